@@ -988,7 +988,7 @@ sb_status sb_store_resume(sb_queue *q, uint64_t sequence);
 sb_status sb_store_skip(sb_queue *q, uint64_t sequence);
 sb_status sb_store_restore(sb_queue *q, const sb_stored_row *row, uint32_t *done);
 /* Restores leaves of a queue for which sb_store_may_leave is true, without their messages; in the place of sb_store_restore,
- * for leaves all of whose 64 sequence numbers were used, and of which no message has a timer. They come by ascending
+ * for leaves all of whose 64 sequence numbers were used, and of which no message is delayed or dead. They come by ascending
  * sequence number, that of the first message of the leaf. `messages`, `bytes` of bodies: what the store has of it. The
  * messages come back when they are needed. *done: how many leaves are restored; the next call continues there. */
 typedef struct {
@@ -1003,11 +1003,18 @@ void sb_store_resumed(sb_queue *q);
 
 /* The storekeeper. sb_store_may_leave: whether messages of the queue may leave the memory. sb_store_leave lets up to `most`
  * leaves of the lane of a sequence number leave, the newest ones first, and none of the first `ahead` messages after the
- * head. Everything that the storekeeper has collected must be committed. Returns how many have left. */
+ * head. Everything that the storekeeper has collected must be committed. Returns how many have left. *expiring: those of
+ * them that have messages which expire, *count of them, in the room for `most`; may be NULL. Nobody else knows their timers:
+ * the storekeeper lets such a leaf come back when one of its messages has expired. */
+typedef struct {
+  uint64_t sequence;   /* the first one of the leaf */
+  uint64_t expires_ns; /* when the first of its messages expires, of the monotonic clock */
+} sb_expiring;
 bool sb_store_may_leave(sb_queue *q);
 /* A leaf whose bodies have more bytes than this share of the memory stays: it could not come back. */
 enum { SB_LEAF_SHARE = 8 };
-uint32_t sb_store_leave(sb_queue *q, uint64_t lane, uint64_t ahead, uint32_t most);
+uint32_t sb_store_leave(sb_queue *q, uint64_t lane, uint64_t ahead, uint32_t most, sb_expiring *expiring,
+                        uint32_t *count);
 /* A call that needs a message which is not in the memory returns SB_GROW. sb_store_wanting finds the queue and the sequence
  * number that such a call of this process needed last; asked again, it finds none. */
 bool sb_store_wanting(sb_broker *b, uint32_t *slot, uint64_t *sequence);

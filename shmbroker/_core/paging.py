@@ -33,6 +33,30 @@ class Absent(NamedTuple):
     link: int
 
 
+class Expiring(NamedTuple):
+    """A leaf that has left the memory, with messages that expire.
+
+    Attributes:
+        sequence: its first sequence number.
+        expires_ns: when the first of its messages expires, in nanoseconds of the monotonic clock.
+    """
+
+    sequence: int
+    expires_ns: int
+
+
+class Left(NamedTuple):
+    """What has left the memory.
+
+    Attributes:
+        leaves: how many leaves.
+        expiring: those of them that have messages which expire. Only the caller knows their timers now.
+    """
+
+    leaves: int
+    expiring: list[Expiring]
+
+
 class Stored(NamedTuple):
     """A row of the store.
 
@@ -57,7 +81,7 @@ def may_leave(queue: CoreQueue) -> bool:
     return bool(slow.sb_store_may_leave(queue.handle))
 
 
-def leave(queue: CoreQueue, lane: int, ahead: int, most: int) -> int:
+def leave(queue: CoreQueue, lane: int, ahead: int, most: int) -> Left:
     """Lets leaves of a lane leave the memory, the newest ones first. Only for the storekeeper, after a commit.
 
     Args:
@@ -67,9 +91,11 @@ def leave(queue: CoreQueue, lane: int, ahead: int, most: int) -> int:
         most: how many leaves may leave.
 
     Returns:
-        How many have left.
+        What has left.
     """
-    return int(slow.sb_store_leave(queue.handle, lane, ahead, most))
+    expiring, count = ffi.new("sb_expiring[]", most), ffi.new("uint32_t *")
+    left = int(slow.sb_store_leave(queue.handle, lane, ahead, most, expiring, count))
+    return Left(left, [Expiring(int(one.sequence), int(one.expires_ns)) for one in expiring[0 : count[0]]])
 
 
 def absent(queue: CoreQueue, sequence: int, end: int) -> Absent | None:

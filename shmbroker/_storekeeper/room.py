@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from shmbroker._core.attachment import Attachment
     from shmbroker._core.queue import CoreQueue
     from shmbroker._core.storing import CoreStorekeeper
+    from shmbroker._storekeeper.expiries import Expiries
     from shmbroker._storekeeper.following import Following
     from shmbroker._storekeeper.loading import Loader
 
@@ -35,6 +36,7 @@ LEAVES_AHEAD, AHEAD = 256, 1 / 8
 """How many leaves behind the head of a lane are loaded before they are needed, and which part of the memory at most."""
 FEW_AHEAD = 8
 """The same, if the use is between the two marks."""
+_EXPIRED = 8  # leaves that are loaded between two looks at the use
 _FIRST, _MOST = 4, 1024  # leaves of a lane that leave between two looks at the use
 _SHARE = 20  # a look at the use takes time in proportion to the memory: it is taken for 1/20 of the time at most ...
 _LONGEST_NS = (
@@ -50,12 +52,14 @@ class Room:
         attached: the attachment of the storekeeper.
         core: the storekeeper in the core.
         loader: loads messages.
+        expiries: knows when messages expire that have left the memory.
     """
 
-    def __init__(self, attached: Attachment, core: CoreStorekeeper, loader: Loader) -> None:
+    def __init__(self, attached: Attachment, core: CoreStorekeeper, loader: Loader, expiries: Expiries) -> None:
         self._attached = attached
         self._core = core
         self._loader = loader
+        self._expiries = expiries
         self._again = 0  # when the use is looked at again, in nanoseconds of the monotonic clock
         self._used, self._room = 0.0, 0
         self._came = 0  # bytes of bodies since the last look
@@ -116,7 +120,9 @@ class Room:
             gone, before = 0, self._used
             for one in queues:
                 for lane in self._core.lanes(one.queue):
-                    gone += paging.leave(one.queue, lane.tail >> rows.LANE_SHIFT << rows.LANE_SHIFT, ahead, most)
+                    some = paging.leave(one.queue, lane.tail >> rows.LANE_SHIFT << rows.LANE_SHIFT, ahead, most)
+                    gone += some.leaves
+                    self._expiries.left(one, some.expiring)
             left += gone
             freed = before - self._look()
             if gone and freed > 0:  # as many as are needed now, if the others are as large as these
@@ -161,6 +167,22 @@ class Room:
             leaf = rows.leaf_of(wanted[1])
             if self._loader.come_back(queue, leaf, loading.LEAVES, loading.SIZE, if_spare=True) == native.NO_MEMORY:
                 return evicted > 0
+        return True
+
+    def load_expired(self, queues: Iterable[Following]) -> bool:
+        """Loads leaves with messages that have expired: the housekeeper then ends these. Returns whether it did."""
+        found = self._expiries.due(set(queues))
+        if found is None:
+            return False
+        one, expired = found
+        for count, leaf in enumerate(expired):
+            if count % _EXPIRED == 0 and self._look() > HIGH:
+                self._expiries.again(one, leaf)
+                break
+            most = int(self._room * (1 - HIGH) / 2)
+            if self._loader.come_back(one.queue, leaf, 1, 0, most=most) == native.NO_MEMORY:
+                self._expiries.again(one, leaf)
+                break
         return True
 
     def load_ahead(self, queues: Iterable[Following]) -> bool:

@@ -21,6 +21,7 @@ from shmbroker._core.settings import PERSISTENT_PAUSE
 from shmbroker._dataclasses import replace
 from shmbroker._storekeeper import records, stored_topology
 from shmbroker._storekeeper.disk import Disk
+from shmbroker._storekeeper.expiries import Expiries
 from shmbroker._storekeeper.following import Following
 from shmbroker._storekeeper.loading import Loader
 from shmbroker._storekeeper.records import QueueRecord
@@ -87,7 +88,8 @@ class Storekeeper:
         self._topology = StoredTopology(self._connection)
         loader = Loader(lambda: database, keeps=True)
         self._connection.attachment.load = loader.load
-        self._room = Room(self._connection.attachment, self._core, loader)
+        self._expiries = Expiries(database)
+        self._room = Room(self._connection.attachment, self._core, loader, self._expiries)
         self.verification = Verification(self._connection.attachment, database.folder)
         self._disk = Disk(self._core, database)
         self._new: list[Following] = []  # those of which the store may have no record
@@ -248,7 +250,7 @@ class Storekeeper:
                 written.queues[one] = None
 
     def make_room(self) -> bool:
-        """Lets messages leave the memory if it is short, else keeps limits, and loads what consumers need next.
+        """Lets messages leave the memory if it is short, else keeps limits, and loads what expired or is needed next.
 
         Returns:
             Whether messages were loaded or evicted: there may be more to do soon.
@@ -265,7 +267,8 @@ class Storekeeper:
         if left > 0:
             return False
         kept = self._room.keep_limits(followed)
-        return self._room.load_ahead(followed) or kept
+        expired = self._room.load_expired(followed)
+        return self._room.load_ahead(followed) or kept or expired
 
     def settle(self) -> None:
         """Brings what only the log has into the database. The broker is quiet, or a process asks for it.
@@ -329,6 +332,8 @@ class Storekeeper:
                     number = known or self._new_number(queue)
                     self._following[place] = Following(self._core, queue, number, known=known != 0)
                     self._new.append(self._following[place])
+                    if known:
+                        self._expiries.read(self._following[place])
                 else:
                     queue.leave()
         for place in self._following.keys() - there:
@@ -439,7 +444,7 @@ def _restore_lane(reader: Reader, number: int, queue: CoreQueue, tail: int) -> N
     for found in reader.leaves(number, tail >> rows.LANE_SHIFT << rows.LANE_SHIFT):
         leaf = found if found.sure else reader.counted(number, found)
         whole = leaf.sequence + rows.LEAF <= tail and leaf.size <= largest
-        stays = may_leave and whole and leaf.messages > 0 and not leaf.timers
+        stays = may_leave and whole and leaf.messages > 0 and not leaf.waits
         if stays:
             absent.append((leaf.sequence, leaf.messages, leaf.size))
         if not stays or len(absent) == _LINKS:

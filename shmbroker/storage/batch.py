@@ -206,8 +206,7 @@ class _Tables:
     def put_returned(self, queue: int, sequence: int, _: int, entry: rows.Bytes, _none: rows.Bytes) -> None:
         key = rows.key(queue, sequence)
         self._transaction.put(key, rows.sealed(key, entry), db=self._returned)
-        if rows.has_timer(bytes(entry)):
-            self.leaves.has_timers(queue, sequence)
+        self.leaves.state(queue, sequence, waits=rows.waits(entry), expires=rows.expiry(entry) != 0)
 
     def end_span(self, queue: int, first: int, span: int, *_: rows.Bytes) -> None:
         low, high = rows.key(queue, first), rows.key(queue, first + span)

@@ -28,9 +28,11 @@ _BYTES = 8
 _SIZE = (1 << 48) - 1  # the bytes of the bodies
 _MESSAGES, _MOST = 48, 0xFF
 _NUMBERS = (1 << 56) - 1
-_TIMERS = 1 << 56
+_WAITS = 1 << 56
 _UNSURE = 1 << 57  # rows are counted as they were written, and some of their messages have ended
 _ODD = 1 << 58  # a row was written twice, or removed without a look at it
+_EXPIRES = 1 << 59
+_TIMERS = _WAITS | _EXPIRES
 
 
 class StoredLeaf(NamedTuple):
@@ -40,15 +42,17 @@ class StoredLeaf(NamedTuple):
         sequence: the first sequence number of the leaf.
         messages: how many messages it has.
         size: the bytes of their bodies.
-        timers: whether one of them expires, is delayed, or waits as dead, or may have done so.
         sure: whether both numbers are exact; if not, some messages have ended that are counted.
+        waits: whether one of them is delayed, or waits as dead, or may have done so.
+        expires: whether one of them expires, or one did that has ended.
     """
 
     sequence: int
     messages: int
     size: int
-    timers: bool
     sure: bool
+    waits: bool = False
+    expires: bool = False
 
 
 class Leaves:
@@ -75,13 +79,21 @@ class Leaves:
         group, at = self._of(queue, first)
         found = group[at]
         messages = min((found >> _MESSAGES & _MOST) + row.messages, _MOST)
-        flags = found & ~_NUMBERS | (_TIMERS if row.has_timers else 0) | (_ODD if again else 0)
+        flags = found & ~_NUMBERS | _timers(waits=row.waits, expires=row.expires) | (_ODD if again else 0)
         group[at] = min((found & _SIZE) + row.bodies_length, _SIZE) | messages << _MESSAGES | flags
 
-    def has_timers(self, queue: int, sequence: int) -> None:
-        """Notes that a message of the leaf has a timer."""
-        group, at = self._of(queue, sequence)
-        group[at] |= _TIMERS
+    def state(self, queue: int, sequence: int, *, waits: bool, expires: bool) -> None:
+        """Notes that the state of a message of the leaf was written again.
+
+        Args:
+            queue: the number of the queue in the store.
+            sequence: the sequence number of the message.
+            waits: whether it is delayed, or waits as dead.
+            expires: whether it expires.
+        """
+        if waits or expires:
+            group, at = self._of(queue, sequence)
+            group[at] |= _timers(waits=waits, expires=expires)
 
     def some_ended(self, queue: int, leaf: int, removed: list[rows.Row], *, left: bool, partly: bool) -> None:
         """Notes that messages of a leaf have ended.
@@ -176,10 +188,50 @@ def leaves_of(transaction: lmdb.Transaction, table: Any, queue: int, lane: int) 
                         start + at * rows.LEAF,
                         found >> _MESSAGES & _MOST,
                         found & _SIZE,
-                        bool(found & _TIMERS),
                         not found & (_UNSURE | _ODD),
+                        bool(found & _WAITS),
+                        bool(found & _EXPIRES),
                     )
             there = cursor.next()
+
+
+def expiring(
+    transaction: lmdb.Transaction,
+    table: Any,  # noqa: ANN401
+    queue: int,
+    sequence: int,
+    most: int,
+) -> tuple[list[int], int | None]:
+    """Which values of a queue have leaves with messages that expire.
+
+    Args:
+        transaction: the transaction.
+        table: the table of the store.
+        queue: the number of the queue in the store.
+        sequence: the first value is the first one with this sequence number, or a later one.
+        most: how many values are read at most.
+
+    Returns:
+        The first sequence number of each, and where to continue; ``None`` = there is no other one.
+
+    Raises:
+        StoreError: a value is damaged.
+    """
+    found: list[int] = []
+    with transaction.cursor(db=table) as cursor:
+        there = cursor.set_range(rows.key(queue, sequence))
+        while there and rows.queue_in(key := bytes(cursor.key())) == queue:
+            if most == 0:
+                return found, rows.sequence_in(key)
+            if any(leaf & _EXPIRES for leaf in _numbers(key, cursor.value())):
+                found.append(rows.sequence_in(key))
+            most -= 1
+            there = cursor.next()
+    return found, None
+
+
+def _timers(*, waits: bool, expires: bool) -> int:
+    return (_WAITS if waits else 0) | (_EXPIRES if expires else 0)
 
 
 def _numbers(key: bytes, value: rows.Bytes) -> array.array[int]:

@@ -150,21 +150,55 @@ class Reader:
         Raises:
             StoreError: a value is damaged.
         """
-        messages, size, timers = 0, 0, False
+        messages, size, waits, expires = 0, 0, False, False
         with self._transaction.cursor(db=self._names[b"heads"]) as cursor:
             there = cursor.set_range(rows.key(queue, leaf.sequence))
             while there and (key := bytes(cursor.key())) < rows.key(queue, leaf.sequence + rows.LEAF):
                 first, heads = rows.sequence_in(key), rows.opened(key, cursor.value(), "the heads")
                 row, ended = rows.row_of(heads), self._ended(queue, first)
-                timers = timers or row.has_timers
+                waits, expires = waits or row.waits, expires or row.expires
                 if ended & row.members:
                     left = [one for one in rows.messages_of(heads) if not ended >> one.place & 1]
                     messages, size = messages + len(left), size + sum(one.body_length for one in left)
                 else:
                     messages, size = messages + row.messages, size + row.bodies_length
                 there = cursor.next()
-        timers = timers or any(map(rows.has_timer, self._returned(queue, leaf.sequence).values()))
-        return StoredLeaf(leaf.sequence, messages, size, timers, sure=True)
+        for entry in self._returned(queue, leaf.sequence).values():
+            waits, expires = waits or rows.waits(entry), expires or rows.expiry(entry) != 0
+        return StoredLeaf(leaf.sequence, messages, size, sure=True, waits=waits, expires=expires)
+
+    def expiring(self, queue: int, sequence: int, most: int) -> tuple[list[int], int | None]:
+        """Which sequence numbers of a queue have messages that expire; see :func:`.leaves.expiring`."""
+        return leaves.expiring(self._transaction, self._names[leaves.NAME], queue, sequence, most)
+
+    def expiries(self, queue: int, leaf: int) -> list[int]:
+        """When the messages of a leaf expire that have not ended. Reads the heads of its rows, and no bodies.
+
+        Args:
+            queue: the number of the queue in the store.
+            leaf: the first sequence number of the leaf.
+
+        Returns:
+            The times in nanoseconds of the wall clock, only of messages that expire.
+
+        Raises:
+            StoreError: a value is damaged.
+        """
+        times = {}
+        with self._transaction.cursor(db=self._names[b"heads"]) as cursor:
+            there = cursor.set_range(rows.key(queue, leaf))
+            while there and (key := bytes(cursor.key())) < rows.key(queue, leaf + rows.LEAF):
+                first, heads = rows.sequence_in(key), rows.opened(key, cursor.value(), "the heads")
+                if rows.row_of(heads).expires:
+                    ended = self._ended(queue, first)
+                    left = [one for one in rows.messages_of(heads) if not ended >> one.place & 1]
+                    entries = ((one.place, heads[one.head : one.head + rows.ENTRY]) for one in left)
+                    times.update({first + place: rows.expiry(entry) for place, entry in entries})
+                there = cursor.next()
+        for sequence, entry in self._returned(queue, leaf).items():
+            if sequence in times or rows.expiry(entry):
+                times[sequence] = rows.expiry(entry)
+        return [at for at in times.values() if at]
 
     def leaf(self, queue: int, leaf: int) -> Iterator[tuple[rows.Bytes, memoryview, int]]:
         """Yields the messages of a leaf, as :meth:`in_order` does.

@@ -30,7 +30,7 @@ _ID = struct.Struct("<16sQ")
 _HEAD = struct.Struct("<HHIQQQQ")
 _ENTRY = struct.Struct("<QQQQQIIIHHBBBBI")
 _INDEX = 56  # the offset of the index in an entry
-_TIMERS = 1  # the bit of a row's flags
+_WAITS, _EXPIRES = 1, 2  # bits of a row's flags
 _WHY = 4  # the reason why a message is dead is above these bits of its marks
 FORMAT = 2
 HEAD = _HEAD.size
@@ -49,7 +49,8 @@ class Row(NamedTuple):
         members: bit i is set if the row has the message with the sequence number ``first`` + i.
         bodies_length: the bytes of all bodies.
         written_ns: the wall clock when the row was written.
-        has_timers: whether a message of it expires, is delayed, or waits as dead.
+        waits: whether a message of it is delayed, or waits as dead.
+        expires: whether a message of it expires. A row of an earlier version has ``waits`` instead.
     """
 
     messages: int
@@ -57,7 +58,8 @@ class Row(NamedTuple):
     members: int
     bodies_length: int
     written_ns: int
-    has_timers: bool
+    waits: bool
+    expires: bool
 
 
 def key(queue: int, sequence: int) -> bytes:
@@ -157,7 +159,7 @@ def row_of(heads: Bytes) -> Row:
     form, count, flags, first, members, bodies_length, written_ns = _HEAD.unpack_from(heads)
     if form != FORMAT:
         raise StoreError(text=f"a row of the store has format {form}, this version reads {FORMAT}")
-    return Row(count, first, members, bodies_length, written_ns, bool(flags & _TIMERS))
+    return Row(count, first, members, bodies_length, written_ns, bool(flags & _WAITS), bool(flags & _EXPIRES))
 
 
 class Message(NamedTuple):
@@ -196,14 +198,23 @@ def messages_of(heads: Bytes) -> list[Message]:
     return found
 
 
-def has_timer(entry: bytes) -> bool:
-    """Whether a message expires, is delayed, or waits as dead.
+def waits(entry: Bytes) -> bool:
+    """Whether a message is delayed, or waits as dead.
 
     Args:
         entry: the fixed part of its head.
     """
-    _, expires_ns, due_ns, *_, marks, _ = _ENTRY.unpack(entry)
-    return bool(expires_ns or due_ns or marks >> _WHY)
+    _, _, due_ns, *_, marks, _ = _ENTRY.unpack(entry)
+    return bool(due_ns or marks >> _WHY)
+
+
+def expiry(entry: Bytes) -> int:
+    """When a message expires, in nanoseconds of the wall clock; 0: never.
+
+    Args:
+        entry: the fixed part of its head.
+    """
+    return int(_ENTRY.unpack(entry)[1])
 
 
 def with_state(heads: bytearray, message: Message, entry: bytes) -> None:
@@ -221,7 +232,7 @@ def with_state(heads: bytearray, message: Message, entry: bytes) -> None:
 def single(heads: Bytes, message: Message) -> bytes:
     """The heads of a row that has only one of the messages of another row."""
     row = row_of(heads)
-    flags = _TIMERS if row.has_timers else 0
+    flags = (_WAITS if row.waits else 0) | (_EXPIRES if row.expires else 0)
     head = _HEAD.pack(FORMAT, 1, flags, row.first + message.place, 1, message.body_length, row.written_ns)
     entry = bytearray(heads[message.head : message.head + ENTRY + message.names])
     entry[_INDEX] = 0

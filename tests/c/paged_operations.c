@@ -96,7 +96,7 @@ static void turn(void) {
 
 void let_leaf_leave(void) {
   turn();
-  (void)sb_store_leave(q, 0, 0, 1);
+  (void)sb_store_leave(q, 0, 0, 1, NULL, NULL);
 }
 void let_leaf_come_back(void) { load(q); }
 void leave_and_come_back(void) {

@@ -16,19 +16,35 @@ static bool find(sb_queue *q, uint64_t sequence, sb_ring *r, uint64_t *position)
   return true;
 }
 
+static uint64_t sequence_in(const sb_ring *r, uint64_t position) {
+  uint64_t base = SB_LOAD(r->base, SB_RELAXED);
+  return sb_position_in(sb_position_lane(base), 0) + (position - base);
+}
+
+/* The sequence number of the first message that a leaf can have: the first leaf of a ring may begin before its base. */
+static uint64_t sequence_of_leaf(const sb_ring *r, uint64_t first) {
+  uint64_t base = SB_LOAD(r->base, SB_RELAXED);
+  return sequence_in(r, first > base ? first : base);
+}
+
 /* ---- leaving ---- */
 
 bool sb_store_may_leave(sb_queue *q) { return sb_queue_may_leave(q); }
 
-uint32_t sb_store_leave(sb_queue *q, uint64_t lane, uint64_t ahead, uint32_t most) {
+uint32_t sb_store_leave(sb_queue *q, uint64_t lane, uint64_t ahead, uint32_t most, sb_expiring *expiring,
+                        uint32_t *count) {
   sb_ring r;
   uint64_t position;
   uint32_t left = 0;
+  if (count != NULL) *count = 0;
   if (sb_api_enter(q->c) != SB_OK) {
     return 0;
   }
   if (find(q, lane, &r, &position)) {
-    left = sb_departure_run(q, &r, SB_LOAD(r.head, SB_ACQUIRE) + ahead, SB_LOAD(r.stored, SB_ACQUIRE), most);
+    left = sb_departure_run(q, &r, SB_LOAD(r.head, SB_ACQUIRE) + ahead, SB_LOAD(r.stored, SB_ACQUIRE), most, expiring,
+                            count);
+    for (uint32_t i = 0; count != NULL && i < *count; i++)
+      expiring[i].sequence = sequence_of_leaf(&r, expiring[i].sequence);
   }
   if (left > 0) {
     sb_slab_flush_freed(q->c);
@@ -39,11 +55,6 @@ uint32_t sb_store_leave(sb_queue *q, uint64_t lane, uint64_t ahead, uint32_t mos
 }
 
 /* ---- coming back ---- */
-
-static uint64_t sequence_in(const sb_ring *r, uint64_t position) {
-  uint64_t base = SB_LOAD(r->base, SB_RELAXED);
-  return sb_position_in(sb_position_lane(base), 0) + (position - base);
-}
 
 bool sb_store_wanting(sb_broker *b, uint32_t *slot, uint64_t *sequence) {
   sb_ring r;
@@ -86,8 +97,7 @@ sb_status sb_store_absent(sb_queue *q, uint64_t *sequence, uint64_t end, uint64_
     sb_status found;
     while (position < behind && (found = sb_ring_find_leaf(q->c->b, &r, position, &leaf, &at)) != SB_EMPTY) {
       if (found == SB_PAGED && at < behind && sb_paged_is_at(q->c->b, &r, at, link)) {
-        uint64_t first = at / SB_PAGE_CELLS * SB_PAGE_CELLS, base = SB_LOAD(r.base, SB_RELAXED);
-        *sequence = sequence_in(&r, first > base ? first : base);
+        *sequence = sequence_of_leaf(&r, at / SB_PAGE_CELLS * SB_PAGE_CELLS);
         status = SB_OK;
         break;
       }

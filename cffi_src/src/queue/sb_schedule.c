@@ -38,8 +38,8 @@ void sb_schedule_make_ready(sb_queue *q, uint64_t token) {
 uint64_t sb_schedule_look_at(sb_queue *q, uint64_t position, uint64_t now_ns, bool *made_ready) {
   sb_broker *b = q->c->b;
   *made_ready = false;
-  /* a leaf that was retired meanwhile, and perhaps reused, had no message any more: each position has one leaf, for ever */
-  if (!sb_leaf_covers(&q->looked_leaf, position) &&
+  /* one that has left the memory may have come back as another one; it then has a new entry of the schedule list */
+  if (!(sb_leaf_covers(&q->looked_leaf, position) && sb_leaf_is_current(b, &q->looked_leaf)) &&
       sb_ring_locate(b, NULL, &sb_queue_lane(q, position)->ring, position, &q->looked_leaf) != SB_OK) {
     return 0;
   }
@@ -77,6 +77,9 @@ uint64_t sb_schedule_look_at(sb_queue *q, uint64_t position, uint64_t now_ns, bo
   }
   if (!scheduled && !expired) {
     return expires;
+  }
+  if (sb_cell_state(word) == SB_CELL_FROZEN) {
+    return now_ns + AGAIN_NS; /* it leaves the memory, or stays (sb_paged.h) */
   }
   if (!scheduled && sb_cell_state(word) != SB_CELL_AVAILABLE) {
     /* the owner of the cell ends the expired message; if the owner dies, the reaper makes the message AVAILABLE, and

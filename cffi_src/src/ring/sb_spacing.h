@@ -13,7 +13,7 @@
  *  I133 when a large message was appended to a leaf that had messages, all their bodies together had at most a quarter
  *      of a SB_LEAF_SHARE of the memory. A leaf has 64 messages that are not large at most, which have less than as much again.
  *      Two exceptions keep their leaf in the memory, and do no other harm: a body that needs more alone, and a message that
- *      came into its leaf before large messages of the queue lay apart (sb_queue_spacing).
+ *      came into its leaf before large messages of the queue lay apart (sb_queue_spacing), or when the memory was larger.
  *
  * Ordering pairs: P2 of sb_ring.h.
  *

@@ -10,8 +10,11 @@
  * Invariants: those of sb_paged.h, and
  *  I130 a queue whose messages are found by something else than a search along its ring keeps them in the memory: one with
  *      message groups, last values, a sort key, one that is non-destructive, and one that tracks (sb_queue_tracks), since
- *      its hints are corrected by what the cells say. So does a leaf with a message that has a timer, and one whose bodies
- *      have more than a SB_LEAF_SHARE of the memory.
+ *      its hints are corrected by what the cells say. So does a leaf whose bodies have more than a SB_LEAF_SHARE of the
+ *      memory, and one with a message that is delayed, dead, or expires soon. A leaf with a message that expires later
+ *      leaves. The storekeeper then knows the time, and lets the leaf come back; its messages are scheduled again, and the
+ *      housekeeper ends those that have expired. A storekeeper that was killed knew the times alone: the next one looks
+ *      into the store.
  *
  * Ordering pairs: P45 of sb_paged.h.
  *
@@ -26,8 +29,11 @@
 #include "sb_queue.h"
 #include "sb_row.h"
 
+#define SB_SOON_NS UINT64_C(1000000000) /* a message that expires before this time has passed keeps its leaf */
+
 /* Lets up to `most` leaves of a ring leave, the last ones first; only such that lie between two positions, as a whole.
- * Returns how many have left. */
-uint32_t sb_departure_run(sb_queue *q, const sb_ring *r, uint64_t from, uint64_t end, uint32_t most);
+ * Returns how many have left. *expiring: as of sb_store_leave, but with the first position of each leaf; may be NULL. */
+uint32_t sb_departure_run(sb_queue *q, const sb_ring *r, uint64_t from, uint64_t end, uint32_t most,
+                          sb_expiring *expiring, uint32_t *count);
 
 #endif

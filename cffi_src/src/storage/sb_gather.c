@@ -95,10 +95,11 @@ static outcome gather(const gatherer *t, uint64_t position) {
   bool sound = sb_settle_is_sound(t->b, slot, &m), transient = (m.flags & SB_MESSAGE_TRANSIENT) != 0,
        fits = g->heads_size - g->heads_length >= sizeof(sb_row_entry) + names &&
               g->bodies_size - g->bodies_length >= m.body_length;
-  bool timer = false;
+  uint32_t flags = 0;
   if (sound && fits && !transient) {
     sb_row_entry entry = entry_of(t, position, word, side, &m);
-    timer = entry.expires_ns != 0 || entry.due_ns != 0 || entry.marks >> SB_ROW_WHY != 0;
+    if (entry.due_ns != 0 || entry.marks >> SB_ROW_WHY != 0) flags |= SB_ROW_WAITS;
+    if (entry.expires_ns != 0) flags |= SB_ROW_EXPIRES;
     memcpy(g->heads + g->heads_length, &entry, sizeof entry);
     sound = copy(t, slot, &m, names);
   }
@@ -122,7 +123,7 @@ static outcome gather(const gatherer *t, uint64_t position) {
   g->heads_length += sizeof(sb_row_entry) + names;
   g->bodies_length += m.body_length;
   g->count++;
-  if (timer) g->flags |= SB_ROW_TIMERS;
+  g->flags |= flags;
   if (t->has_ids) note_id(t, &m);
   return TAKEN;
 }

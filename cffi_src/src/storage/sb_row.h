@@ -36,8 +36,9 @@ typedef struct {
 } sb_row_head;
 _Static_assert(sizeof(sb_row_head) == 40, "head of a row");
 
-/* Bit of `flags` of a row: a message has a timer: it expires, is delayed, or waits as dead. */
-#define SB_ROW_TIMERS 1u
+/* Bits of `flags` of a row. A store that an earlier version wrote has WAITS for messages that expire, too. */
+#define SB_ROW_WAITS 1u   /* a message is delayed, or waits as dead */
+#define SB_ROW_EXPIRES 2u /* a message expires */
 
 /* Bits of `marks` of an entry. The four bits above them are the reason why the message is dead (sb_why). */
 #define SB_ROW_REDELIVERED 1u

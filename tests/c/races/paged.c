@@ -65,7 +65,7 @@ static void lets_leave(void) {
   uint64_t base = SB_LOAD(me()->q->lanes[0].ring.base, SB_RELAXED);
   turn();
   sb_lock(me()->t.c);
-  uint32_t left = sb_departure_run(me()->q, &me()->q->lanes[0].ring, base, base + LEAF, 1);
+  uint32_t left = sb_departure_run(me()->q, &me()->q->lanes[0].ring, base, base + LEAF, 1, NULL, NULL);
   sb_unlock(me()->t.c);
   scheduler_note(left > 0 ? "left" : "stays");
 }

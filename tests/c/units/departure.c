@@ -6,6 +6,8 @@
 #include "paging.h"
 #include "queues.h"
 #include "sb_lanes.h"
+#include "sb_schedule.h"
+#include "sb_wait.h"
 #include "surroundings.h"
 
 #define WITH(flag) ((sb_settings){{-1, -1, -1, 0, -1, -1}, SB_QUEUE_DURABLE | (flag)})
@@ -19,7 +21,7 @@ static void begin(unsigned messages) {
 static uint64_t end_of(unsigned n) { return q->base + (uint64_t)(n + 1) * LEAF; }
 static uint32_t run(uint64_t from, uint64_t end, uint32_t most) {
   sb_lock(t.c);
-  uint32_t left = sb_departure_run(q, stored_ring(), from, end, most);
+  uint32_t left = sb_departure_run(q, stored_ring(), from, end, most, NULL, NULL);
   sb_unlock(t.c);
   return left;
 }
@@ -127,6 +129,75 @@ static void a_timer_that_comes_while_it_freezes(void) {
     expect_is(paging_of(0), SB_PAGING_STAYS, "the state of the leaf");
   }
 }
+
+/* ---- messages that expire ---- */
+
+#define SECOND UINT64_C(1000000000)
+#define HOUR (3600 * SECOND)
+
+static void leaves_with_messages_that_expire(void) {
+  begin(4 * LEAF + 1);
+  const uint64_t now = sb_now_ns();
+  sb_expiring expiring[4] = {{0, 0}};
+  uint32_t count = 0;
+  message_at(q, LEAF + 7)->expires_ns = now + HOUR;
+  message_at(q, LEAF + 9)->expires_ns = now + HOUR / 2;
+  message_at(q, LEAF + 11)->expires_ns = now + HOUR;
+  message_at(q, 3 * LEAF)->expires_ns = now + SECOND / 2;
+  sb_lock(t.c);
+  expect_is(sb_departure_run(q, stored_ring(), q->base, end_of(3), 4, expiring, &count), 3, "how many leave");
+  sb_unlock(t.c);
+  expect_left(7, "one expires soon");
+  expect_is(count, 1, "how many of them expire");
+  expect_is(expiring[0].sequence, q->base + LEAF, "the position of the one that does");
+  expect_is(expiring[0].expires_ns, now + HOUR / 2, "when its first message does");
+}
+static void what_the_storekeeper_learns(void) {
+  begin(3 * LEAF + 1);
+  const uint64_t now = sb_now_ns();
+  sb_expiring expiring[4] = {{0, 0}};
+  uint32_t count = 7;
+  message_at(q, LEAF - 1)->expires_ns = now + HOUR;
+  message_at(q, 2 * LEAF)->expires_ns = now + 2 * HOUR;
+  expect_is(sb_store_leave(q, 0, 0, 4, expiring, &count), 3, "how many leave");
+  expect_is(count, 2, "how many of them expire");
+  expect_is(expiring[0].sequence, 2 * LEAF, "the first sequence number of the last one");
+  expect_is(expiring[0].expires_ns, now + 2 * HOUR, "its time");
+  expect_is(expiring[1].sequence, 0, "that of the first one");
+  expect_is(expiring[1].expires_ns, now + HOUR, "its time");
+  expect_is(sb_store_leave(q, 0, 0, 4, expiring, &count), 0, "how many leave when all have left");
+  expect_is(count, 0, "how many of them expire");
+}
+static uint64_t look(uint64_t number, uint64_t now_ns) {
+  bool ready;
+  sb_lock(t.c);
+  uint64_t next = sb_schedule_look_at(q, q->base + number, now_ns, &ready);
+  sb_unlock(t.c);
+  return next;
+}
+static void a_look_at_one_that_is_leaving(void) {
+  begin(LEAF + 1);
+  const uint64_t word = word_at(q, 7);
+  message_at(q, 7)->expires_ns = 50;
+  set_cell_word(q, 7, (word & ~UINT64_C(15)) | SB_CELL_FROZEN);
+  expect_is(look(7, 49), 50, "the next look before it expires");
+  expect_is(look(7, 50), 50 + SECOND / 10, "the next look when it has");
+  set_cell_word(q, 7, word);
+  expect_is(look(7, 50), 0, "the next look at one that stayed");
+  expect_is(cell_state(q, 7), SB_CELL_TOMBSTONE, "its state");
+}
+static void a_look_at_one_that_came_back(void) {
+  begin(LEAF + 1);
+  const uint64_t expires_ns = sb_now_ns() + HOUR;
+  message_at(q, 7)->expires_ns = expires_ns;
+  expect_is(look(7, 1), expires_ns, "the next look");
+  expect(let_leave(0), "the leaf stays");
+  expect_is(look(7, 1), 0, "the next look at one that has left");
+  expect_is(let_come_back(0), SB_OK, "the status of a load");
+  message_at(q, 7)->expires_ns = expires_ns;
+  expect_is(look(7, 1), expires_ns, "the next look at one that came back");
+}
+
 static void a_message_that_cannot_be_read(void) {
   begin(LEAF + 1);
   const uint64_t word = word_at(q, 7);
@@ -171,11 +242,11 @@ static void messages_of_a_priority(void) {
   look_at_lane(5);
   store_everything();
   const uint64_t first = sb_position_in(5, 0);
-  expect_is(sb_store_leave(q, first, 0, 1), 1, "how many leave");
+  expect_is(sb_store_leave(q, first, 0, 1, NULL, NULL), 1, "how many leave");
   expect(has_left(1) && !has_left(0), "another leaf has left");
-  expect_is(sb_store_leave(q, 0, 0, 9), 0, "how many leave of another lane");
-  expect_is(sb_store_leave(q, first, 1, 9), 0, "how many leave behind the first message");
-  expect_is(sb_store_leave(q, first, 0, 9), 1, "how many leave of the rest");
+  expect_is(sb_store_leave(q, 0, 0, 9, NULL, NULL), 0, "how many leave of another lane");
+  expect_is(sb_store_leave(q, first, 1, 9, NULL, NULL), 0, "how many leave behind the first message");
+  expect_is(sb_store_leave(q, first, 0, 9, NULL, NULL), 1, "how many leave of the rest");
 }
 
 static const test_case CASES[] = {
@@ -187,6 +258,11 @@ static const test_case CASES[] = {
     {"departure: no pages", "a leaf without a page above it stays", a_ring_without_pages},
     {"departure: timers", "a leaf stays with a message that has a timer, or is transient", messages_with_timers},
     {"departure: late timers", "a timer that comes while a leaf freezes is seen", a_timer_that_comes_while_it_freezes},
+    {"departure: expiring", "leaves leave whose messages expire later, and the caller learns when",
+     leaves_with_messages_that_expire},
+    {"departure: learnt", "the storekeeper learns it by sequence number", what_the_storekeeper_learns},
+    {"departure: look", "a message that expires while it leaves is looked at again", a_look_at_one_that_is_leaving},
+    {"departure: looks", "a look finds a message where it came back", a_look_at_one_that_came_back},
     {"departure: damaged", "a leaf stays with a message that cannot be read", a_message_that_cannot_be_read},
     {"departure: intents", "a leaf stays that an intent names", cells_that_an_intent_names},
     {"departure: lanes", "a lane lets its own leaves leave", messages_of_a_priority},

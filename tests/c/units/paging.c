@@ -63,7 +63,7 @@ const sb_stored_row *row_of(unsigned n) { return &rows[n]; }
 
 bool let_leave(unsigned n) {
   sb_lock(t.c);
-  uint32_t left = sb_departure_run(q, &ring, position_of(n), position_of(n) + LEAF, 1);
+  uint32_t left = sb_departure_run(q, &ring, position_of(n), position_of(n) + LEAF, 1, NULL, NULL);
   sb_unlock(t.c);
   return left == 1;
 }

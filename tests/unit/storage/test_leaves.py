@@ -31,17 +31,21 @@ QUEUE = 3
 _SPAN = 4 * LEAF
 
 
-def entry(place: int, length: int, *, expires: bool = False) -> bytes:
+NONE, WAITS, EXPIRES = 0, 1, 2  # the flags of a row
+
+
+def entry(place: int, length: int, *, timers: int = NONE) -> bytes:
     """The fixed part of the head of a message."""
-    return struct.pack("<QQQQQIIIHHBBBBI", length, int(expires), 0, 1, 2**64 - 1, 0, 0, 0, 0, 0, place, 0, 0, 0, 0)
+    expires, due = int(timers & EXPIRES != 0), int(timers & WAITS != 0)
+    return struct.pack("<QQQQQIIIHHBBBBI", length, expires, due, 1, 2**64 - 1, 0, 0, 0, 0, 0, place, 0, 0, 0, 0)
 
 
-def put_row(batch: Batch, first: int, lengths: dict[int, int], *, timers: bool = False) -> None:
+def put_row(batch: Batch, first: int, lengths: dict[int, int], *, timers: int = NONE) -> None:
     """Write a row whose messages have bodies of these lengths, by place."""
     members = sum(1 << place for place in lengths)
     size = sum(lengths.values())
-    head = struct.pack("<HHIQQQQ", rows.FORMAT, len(lengths), int(timers), first, members, size, 5)
-    heads = head + b"".join(entry(place, length, expires=timers) for place, length in lengths.items())
+    head = struct.pack("<HHIQQQQ", rows.FORMAT, len(lengths), timers, first, members, size, 5)
+    heads = head + b"".join(entry(place, length, timers=timers) for place, length in lengths.items())
     batch.put_row(QUEUE, first, memoryview(bytearray(rows.SEAL) + heads), memoryview(bytearray(rows.SEAL + size)))
 
 
@@ -70,7 +74,7 @@ class Store:
         with self.database.read() as transaction:
             reader = Reader(self.database, transaction)
             there = {rows.leaf_of(row.first) for row in reader.rows_from(QUEUE)}
-            return {one: reader.counted(QUEUE, StoredLeaf(one, 0, 0, timers=False, sure=False)) for one in there}
+            return {one: reader.counted(QUEUE, StoredLeaf(one, 0, 0, sure=False)) for one in there}
 
     def close(self) -> None:
         """Close it, and remove the folder."""
@@ -89,20 +93,21 @@ def store() -> Iterator[Store]:
 @st.composite
 def changes(draw: st.DrawFn) -> list[tuple[object, ...]]:
     """What a turn does with a queue of some leaves."""
-    some = []
+    some: list[tuple[object, ...]] = []
+    timers = st.integers(NONE, WAITS | EXPIRES)
     for _ in range(draw(st.integers(1, 6))):
         kind = draw(st.sampled_from(["row", "row", "ended", "span", "tail", "returned"]))
         first = draw(st.integers(0, _SPAN - 1))
         if kind == "row":
             most = LEAF - first % LEAF
             places = draw(st.sets(st.integers(0, most - 1), min_size=1, max_size=8))
-            some.append((kind, first, {place: 10 * place + 1 for place in sorted(places)}, draw(st.booleans())))
+            some.append((kind, first, {place: 10 * place + 1 for place in sorted(places)}, draw(timers)))
         elif kind == "ended":
             some.append((kind, rows.leaf_of(first), draw(st.integers(1, (1 << LEAF) - 1))))
         elif kind == "span":
             some.append((kind, first, draw(st.integers(1, _SPAN))))
         else:
-            some.append((kind, first))
+            some.append((kind, first, draw(timers)))
     return some
 
 
@@ -111,7 +116,7 @@ def make(batch: Batch, change: tuple[object, ...]) -> None:
     kind, first, *others = change
     assert isinstance(first, int)
     match kind, others:
-        case "row", [dict() as lengths, bool() as timers]:
+        case "row", [dict() as lengths, int() as timers]:
             put_row(batch, first, lengths, timers=timers)
         case "ended", [int() as ended]:
             batch.end_cells(QUEUE, first, ended)
@@ -119,15 +124,15 @@ def make(batch: Batch, change: tuple[object, ...]) -> None:
             batch.end_span(QUEUE, first, span)
         case "tail", _:
             batch.end_from(QUEUE, first)
-        case _:
+        case _, [int() as timers]:
             leaf = rows.leaf_of(first)
             if batch.members(QUEUE, leaf) >> (first - leaf) & 1:  # the storekeeper writes it only of what has a row
-                batch.put_returned(QUEUE, first, entry(0, 1, expires=True))
+                batch.put_returned(QUEUE, first, entry(0, 1, timers=timers))
 
 
 @given(st.lists(changes(), min_size=1, max_size=8))
 def test_the_numbers_are_those_of_the_rows(turns: list[list[tuple[object, ...]]]) -> None:
-    """Each leaf that has rows has a number; a number that is sure is right, and so is that of timers if it says no."""
+    """Each leaf that has rows has a number; a number that is sure is right, and the flags miss no timer."""
     with contextlib.closing(Store()) as store:
         for turn in turns:
             with store.writer.turn() as batch:
@@ -137,9 +142,11 @@ def test_the_numbers_are_those_of_the_rows(turns: list[list[tuple[object, ...]]]
         assert counted.keys() <= said.keys()
         for sequence, leaf in said.items():
             if leaf.sure:
-                true = counted.get(sequence, StoredLeaf(sequence, 0, 0, timers=False, sure=True))
+                true = counted.get(sequence, StoredLeaf(sequence, 0, 0, sure=True))
                 assert (leaf.messages, leaf.size) == (true.messages, true.size)
-            assert leaf.timers or sequence not in counted or not counted[sequence].timers
+            if sequence in counted:
+                assert leaf.waits >= counted[sequence].waits
+                assert leaf.expires >= counted[sequence].expires
 
 
 def test_a_leaf_with_messages_that_have_ended_is_not_sure(store: Store) -> None:
@@ -147,14 +154,14 @@ def test_a_leaf_with_messages_that_have_ended_is_not_sure(store: Store) -> None:
     with store.writer.turn() as batch:
         put_row(batch, LEAF, {0: 5, 1: 7})
         put_row(batch, LEAF + 2, {0: 11})
-    assert store.found() == [StoredLeaf(LEAF, 3, 23, timers=False, sure=True)]
+    assert store.found() == [StoredLeaf(LEAF, 3, 23, sure=True)]
     with store.writer.turn() as batch:
         batch.end_cells(QUEUE, LEAF, 0b001)
     assert [leaf.sure for leaf in store.found()] == [False]
-    assert store.counted() == {LEAF: StoredLeaf(LEAF, 2, 18, timers=False, sure=True)}
+    assert store.counted() == {LEAF: StoredLeaf(LEAF, 2, 18, sure=True)}
     with store.writer.turn() as batch:
         batch.end_cells(QUEUE, LEAF, 0b010)
-    assert store.found() == [StoredLeaf(LEAF, 1, 11, timers=False, sure=True)]
+    assert store.found() == [StoredLeaf(LEAF, 1, 11, sure=True)]
     with store.writer.turn() as batch:
         batch.end_cells(QUEUE, LEAF, 0b100)
     assert store.found() == []
@@ -166,7 +173,7 @@ def test_the_leaves_of_one_value(store: Store, at: int) -> None:
     with store.writer.turn() as batch:
         put_row(batch, at, {0: 5})
     lane = at >> rows.LANE_SHIFT << rows.LANE_SHIFT
-    assert store.found(lane) == [StoredLeaf(at, 1, 5, timers=False, sure=True)]
+    assert store.found(lane) == [StoredLeaf(at, 1, 5, sure=True)]
     assert store.found((1 << rows.LANE_SHIFT) - lane) == []
 
 

@@ -49,7 +49,7 @@ def leave(stored: Stored, queue: shmbroker.Queue, lane: int = 0, ahead: int = 0,
     """Brings everything into the store, then lets leaves leave; returns how many did."""
     stored.keeper.turn()
     stored.keeper.settle()
-    return paging.leave(queue._core, lane, ahead, most)  # noqa: SLF001
+    return paging.leave(queue._core, lane, ahead, most).leaves  # noqa: SLF001
 
 
 def absent(queue: shmbroker.Queue) -> list[int]:
@@ -167,7 +167,7 @@ def test_nothing_leaves_that_the_store_does_not_have(stored: Stored) -> None:
     """Messages that no turn has seen stay."""
     queue = stored.connection.queue("q", durable=True)
     put_numbers(queue, 4 * LEAF)
-    assert paging.leave(queue._core, 0, 0, 1000) == 0  # noqa: SLF001
+    assert paging.leave(queue._core, 0, 0, 1000).leaves == 0  # noqa: SLF001
     assert leave(stored, queue) == 4
 
 
@@ -192,13 +192,13 @@ def test_a_leaf_with_a_message_that_somebody_holds_stays(stored: Stored) -> None
         {"message_groups": "sticky"},
         {"sort_key": "k"},
         {"non_destructive": True},
-        {"message_ttl": 1000.0},
+        {"message_ttl": 0.9},
         {"durable": False},
     ],
     ids=lambda settings: next(iter(settings)),
 )
 def test_what_stays_in_the_memory(stored: Stored, settings: dict[str, Any]) -> None:
-    """Queues whose messages are found otherwise than one after the other, or have timers, keep them."""
+    """Queues whose messages are found otherwise than one after the other, or expire soon, keep them."""
     queue = stored.connection.queue("q", **{"durable": True, **settings})
     put_numbers(queue, 3 * LEAF)
     assert leave(stored, queue) == 0
@@ -318,19 +318,22 @@ def test_a_deletion_ends_them(stored: Stored) -> None:
 
 
 def test_a_start_makes_links(stored: Stored) -> None:
-    """Whole leaves stay in the store until they are needed; what has a timer does not."""
+    """Whole leaves stay in the store until they are needed; what is delayed does not."""
     queue = stored.connection.queue("q", durable=True)
     put_numbers(queue, LEAF)
     queue.put(b"64", ttl=1000.0, timeout=0)
-    put_numbers(queue, 3 * LEAF, first=LEAF + 1)
+    put_numbers(queue, LEAF - 1, first=LEAF + 1)
+    queue.put(b"later", delay=1000.0, timeout=0)
+    put_numbers(queue, 2 * LEAF + 1, first=2 * LEAF)
     for _ in range(3):
         queue.get_nowait().ack()
     stored.keeper.turn()
     stored.restart()
     queue = stored.connection.queue("q", passive=True)
-    assert absent(queue) == [0, 2 * LEAF, 3 * LEAF]
+    assert absent(queue) == [0, LEAF, 3 * LEAF]
     facts = queue.statistics()
-    assert (facts.ready, facts.bytes) == (4 * LEAF - 2, sum(len(b"%d" % number) for number in range(3, 4 * LEAF + 1)))
+    size = sum(len(b"%d" % number) for number in range(3, 4 * LEAF + 1)) + len(b"later")
+    assert (facts.ready, facts.scheduled, facts.bytes) == (4 * LEAF - 2, 1, size)
     assert stored.connection.doctor() == []
     assert drained(queue) == [*range(3, 4 * LEAF + 1)]
     assert stored.connection.doctor() == []

@@ -112,7 +112,7 @@ def test_what_comes_next_is_loaded_before_it_is_needed(small: Stored) -> None:
     queue = small.connection.queue("q", durable=True)
     put_leaves(small, queue, 30)
     small.keeper.settle()
-    assert paging.leave(queue._core, 0, 0, 1000) > 0  # noqa: SLF001
+    assert paging.leave(queue._core, 0, 0, 1000).leaves > 0  # noqa: SLF001
     assert absent(queue)[0] == 0
     assert small.keeper.make_room()
     assert absent(queue) == [] or absent(queue)[0] > 0
@@ -127,7 +127,7 @@ def test_a_limit_holds_for_what_is_not_in_the_memory(small: Stored, used: float)
     queue = small.connection.queue("q", durable=True)
     put_leaves(small, queue, 30)
     small.keeper.settle()
-    assert paging.leave(queue._core, 0, 0, 1000) > 0  # noqa: SLF001
+    assert paging.leave(queue._core, 0, 0, 1000).leaves > 0  # noqa: SLF001
     queue.configure(max_length=10 * LEAF, overflow="drop-head")
     small.keeper._room._used = used  # noqa: SLF001 - as after a look
     while queue.statistics().ready > 10 * LEAF:
@@ -141,7 +141,7 @@ def test_a_limit_that_holds_evicts_nothing(small: Stored) -> None:
     queue = small.connection.queue("q", durable=True)
     put_leaves(small, queue, 30)
     small.keeper.settle()
-    assert paging.leave(queue._core, 0, 0, 1000) > 0  # noqa: SLF001
+    assert paging.leave(queue._core, 0, 0, 1000).leaves > 0  # noqa: SLF001
     queue.configure(max_length=30 * LEAF, overflow="drop-head")
     while small.keeper.make_room():
         pass
@@ -184,7 +184,7 @@ def test_little_is_loaded_above_the_low_mark(small: Stored) -> None:
     queue = small.connection.queue("q", durable=True)
     put_leaves(small, queue, 10)
     small.keeper.settle()
-    assert paging.leave(queue._core, 0, 0, 1000) > 0  # noqa: SLF001
+    assert paging.leave(queue._core, 0, 0, 1000).leaves > 0  # noqa: SLF001
     other = small.connection.queue("other")
     while part_in_use(queue) < room.LOW + 0.02:
         other.put_many([BODY])
@@ -254,6 +254,22 @@ def test_a_queue_of_large_messages_is_larger_than_the_memory(small: Stored, size
     assert small.connection.doctor() == []
 
 
+def test_messages_that_are_large_for_a_smaller_memory_keep_their_places(tmp_path: Path) -> None:
+    """A start has a place for each; those that come later lie apart."""
+    size = 20_000  # large in 32 MiB, and not in 64 MiB
+    with contextlib.closing(Stored(tmp_path)) as stored:
+        stored.connection.queue("q", durable=True).put_many([bytes(size)] * (LEAF + 5), timeout=0)
+        stored.keeper.turn()
+        stored._memory = "32M"  # noqa: SLF001
+        stored.restart()
+        queue = stored.connection.queue("q", passive=True)
+        queue.put_many([bytes(size)] * LEAF, timeout=0)
+        places = [message.sequence for message in queue.browse()]
+        assert places[: LEAF + 5] == [*range(LEAF + 5)]
+        assert places[-1] > 2 * LEAF + 5
+        assert stored.connection.doctor() == []
+
+
 def test_leaves_leave_for_a_message_that_finds_no_memory(small: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
     """Below the marks as well: who needs a large message wishes for it, and the storekeeper makes room for it."""
     queue = small.connection.queue("q", durable=True)
@@ -283,6 +299,6 @@ def test_a_leaf_that_would_fill_the_memory_is_not_loaded_ahead(small: Stored) ->
         queue.put(bytes(MEMORY // 9), timeout=0)
         small.keeper.turn()
     small.keeper.settle()
-    assert paging.leave(queue._core, 0, 0, 1000) == 2  # noqa: SLF001
+    assert paging.leave(queue._core, 0, 0, 1000).leaves == 2  # noqa: SLF001
     assert not small.keeper.make_room()
     assert absent(queue) == [0, 1]

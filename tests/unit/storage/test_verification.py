@@ -53,7 +53,7 @@ def queue(stored: Stored) -> shmbroker.Queue:
     made.put_many([b"%d" % number for number in range(COUNT)], timeout=0)
     stored.keeper.turn()
     stored.keeper.settle()
-    assert paging.leave(made._core, 0, 0, COUNT) == COUNT // LEAF  # noqa: SLF001
+    assert paging.leave(made._core, 0, 0, COUNT).leaves == COUNT // LEAF  # noqa: SLF001
     with attached(stored) as found:
         found.set_restored(verified=False)
         load_as_clients(found)
