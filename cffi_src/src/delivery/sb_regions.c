@@ -23,8 +23,8 @@ static uint64_t first_reached(sb_connection *c, uint32_t queue, const sb_ring *r
     reached = SB_LOAD(&n->reached, SB_RELAXED);
     if (reached == 0) {
       if (!gap) return 0;
-    } else if (sb_position_lane(reached) == lane && reached >= from && reached < least) {
-      least = reached;
+    } else if (sb_position_lane(reached - 1) == lane && reached - 1 >= from && reached - 1 < least) {
+      least = reached - 1;
     }
   }
   return least;

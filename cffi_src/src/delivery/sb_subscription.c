@@ -151,7 +151,7 @@ static sb_status choose(sb_subscription *s, uint64_t token, sb_taken *t) {
     return SB_SYSTEM;
   }
   sb_status status = sb_following_take(s->q, s->following, &s->choice, token, t);
-  s->choice.reached = s->following->cursor;
+  s->choice.reached = s->following->cursor + 1;
   return status;
 }
 

@@ -94,11 +94,10 @@ bool sb_waits_reached(sb_broker *b, uint32_t queue, const sb_node_shm *n, uint64
   const sb_queue_shm *q = sb_slot_at(b, queue);
   sb_ring r;
   uint64_t reached = SB_LOAD(&n->reached, SB_RELAXED);
-  bool plain = !chooses(q, n, sb_node_state(SB_LOAD(&n->word, SB_ACQUIRE)));
-  if (plain && !sb_lanes_several(q)) reached = SB_LOAD(&q->head, SB_ACQUIRE);
-  *position = reached;
-  return reached != 0 && !(plain && sb_lanes_several(q)) && sb_lanes_ring(b, queue, reached, &r) &&
-         reached >= SB_LOAD(r.base, SB_RELAXED);
+  bool plain = SB_LOAD(&n->searched, SB_RELAXED) == 0;
+  if (plain) reached = sb_lanes_several(q) ? 0 : SB_LOAD(&q->head, SB_ACQUIRE) + 1;
+  *position = reached - 1;
+  return reached != 0 && sb_lanes_ring(b, queue, *position, &r) && *position >= SB_LOAD(r.base, SB_RELAXED);
 }
 
 bool sb_waits_watermark(sb_broker *b, uint32_t queue, uint64_t from, uint64_t *position) {
@@ -121,14 +120,13 @@ bool sb_waits_watermark(sb_broker *b, uint32_t queue, uint64_t from, uint64_t *p
 
 static bool is_pending(sb_waits_for waits) { return waits == SB_WAITS_LOAD || waits == SB_WAITS_DISPATCH; }
 
-/* A sum that changes if the consumer does something; if it shares the head, also if any consumer takes a message. Never
- * 0. */
+/* A sum that changes if the consumer does something; if it shares the head, also if any consumer takes a message. */
 static uint64_t deeds_of(const sb_queue_shm *q, const sb_node_shm *n) {
   bool own = chooses(q, n, sb_node_state(SB_LOAD(&n->word, SB_ACQUIRE)));
   uint64_t place = own ? SB_LOAD(&n->reached, SB_RELAXED) : SB_LOAD(&q->last_take, SB_RELAXED);
   uint64_t sum = SB_LOAD(&n->delivered, SB_RELAXED);
   sum = sum * UINT64_C(0x9e3779b97f4a7c15) + SB_LOAD(&n->unacked, SB_RELAXED);
-  return (sum * UINT64_C(0x9e3779b97f4a7c15) + place) | 1u;
+  return sum * UINT64_C(0x9e3779b97f4a7c15) + place;
 }
 
 uint64_t sb_waits_still_ns(const sb_queue_shm *q, const sb_node_shm *n, sb_waits_for waits) {

@@ -495,8 +495,8 @@ typedef struct {
   sb_half wish, wish_length;
   sb_word wish_gen;
   sb_word prefetch_bytes; /* the window of a consumer, for listings; 0 = none */
-  /* what a consumer waits for (sb_waits.h). Its owner writes the first three: how its last search ended, the position
-   * that it has reached, and 1 + the position of the message that it needs, and that is in the store only */
+  /* what a consumer waits for (sb_waits.h). Its owner writes the first three: how its last search ended; 1 + the
+   * position that it has reached; 1 + the position of the message that it needs, and that is in the store only */
   alignas(64) sb_word searched;
   sb_word reached, away;
   /* the housekeeper writes these: a sum of what the consumer has done; since when that and the need stay the same

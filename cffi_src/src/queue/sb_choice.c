@@ -285,7 +285,7 @@ static sb_status take_in_lane(sb_queue *q, sb_lane *lane, sb_choice *choice, uin
   if (status == SB_EMPTY && q->groups != NULL && q->groups->behind_count != 0 && !walks_again(q, choice))
     status = take_behind(q, lane, choice, token, t);
   if (status == SB_EMPTY) status = take_next(q, lane, choice, cursor, token, t);
-  choice->reached = *cursor;
+  choice->reached = *cursor + 1;
   return status;
 }
 
