@@ -81,7 +81,10 @@ bool sb_housekeeper_tell_still(sb_connection *c, uint32_t slot, uint64_t until_n
   uint32_t node = 0;
   if (sb_api_enter(c) == SB_OK) {
     if (sb_slab_queue(c->b, slot) != NULL) node = sb_waits_tell(c, slot, until_ns);
-    if (node != 0) describe(c->b, slot, sb_slot_at(c->b, node), sb_waits_look(c->b, slot), facts);
+    if (node != 0) {
+      describe(c->b, slot, sb_slot_at(c->b, node), sb_waits_look(c->b, slot), facts);
+      (void)SB_ADD(&c->b->header->stalled, 1u, SB_RELAXED); /* the next tick counts them again */
+    }
     sb_api_leave(c);
   }
   return node != 0;

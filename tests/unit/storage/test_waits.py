@@ -343,7 +343,8 @@ def test_a_consumer_without_progress_is_told_of_once(stored: Stored, queue: shmb
     assert text.startswith(f"broker '{stored.name}', queue 'q': {place} has credit, and has made no progress for ")
     assert text.endswith(": a message for it may be in the memory, and it has not taken it")
     assert consumer.info.stalled
-    assert consumer.info.stalled_seconds >= (time.monotonic_ns() - before) / native.NANOSECONDS / 2
+    assert consumer.info.stalled_seconds > 0
+    assert stored.broker.statistics().stalled == 1
     assert ticks.much_later() == []
     assert stored.broker.statistics().stalled == 1
     assert consumer.take() == native.OK  # takes all three
