@@ -4,9 +4,23 @@
 #include "sb_regions.h"
 #include "sb_waits.h"
 
+/* The last watermark that was found, and from where: consumers that share the head have the same one. */
+typedef struct {
+  uint64_t from, watermark; /* from UINT64_MAX: none was looked for */
+} looked;
+
+static uint64_t watermark_from(sb_broker *b, uint32_t slot, uint64_t from, looked *last) {
+  uint64_t position;
+  if (from != last->from) {
+    bool found = sb_waits_watermark(b, slot, from, &position);
+    *last = (looked){from, found ? sb_lanes_sequence(b, slot, position) : UINT64_MAX};
+  }
+  return last->watermark;
+}
+
 /* How far it has come, and what lies before it. */
-static void describe_search(sb_broker *b, uint32_t slot, const sb_node_shm *n, sb_consumer_facts *f) {
-  uint64_t reached, watermark;
+static void describe_search(sb_broker *b, uint32_t slot, const sb_node_shm *n, looked *last, sb_consumer_facts *f) {
+  uint64_t reached;
   sb_ring r;
   f->reached = f->watermark = UINT64_MAX;
   f->lag = 0;
@@ -16,10 +30,11 @@ static void describe_search(sb_broker *b, uint32_t slot, const sb_node_shm *n, s
   uint64_t tail = sb_ring_exact_tail(b, &r);
   f->reached = sb_lanes_sequence(b, slot, reached);
   f->lag = tail > reached ? tail - reached : 0;
-  if (sb_waits_watermark(b, slot, reached, &watermark)) f->watermark = sb_lanes_sequence(b, slot, watermark);
+  f->watermark = watermark_from(b, slot, reached, last);
 }
 
-static void describe(sb_broker *b, uint32_t slot, const sb_node_shm *n, sb_waits_for plain, sb_consumer_facts *f) {
+static void describe(sb_broker *b, uint32_t slot, const sb_node_shm *n, sb_waits_for plain, looked *last,
+                     sb_consumer_facts *f) {
   uint64_t word = SB_LOAD(&n->word, SB_ACQUIRE);
   sb_waits_for waits = sb_waits_of(b, slot, n, plain);
   *f = (sb_consumer_facts){.connection = sb_node_conn(word),
@@ -36,7 +51,7 @@ static void describe(sb_broker *b, uint32_t slot, const sb_node_shm *n, sb_waits
                            .waits_for = waits,
                            .still_ns = sb_waits_still_ns(sb_slot_at(b, slot), n, waits),
                            .told = (uint32_t)SB_LOAD(&n->told, SB_RELAXED)};
-  describe_search(b, slot, n, f);
+  describe_search(b, slot, n, last, f);
 }
 
 int64_t sb_queue_consumers(sb_connection *c, uint32_t slot, sb_consumer_facts *facts, uint32_t room) {
@@ -49,8 +64,9 @@ int64_t sb_queue_consumers(sb_connection *c, uint32_t slot, sb_consumer_facts *f
   uint32_t node, n = 0;
   if (sb_ring_open(c->b, slot, SB_RING_ALL, &list)) {
     sb_waits_for plain = sb_waits_look(c->b, slot);
+    looked last = {UINT64_MAX, UINT64_MAX};
     while (n < room && (node = sb_nodes_next(c, &list, SB_STATE_ALL, &position)) != 0) {
-      describe(c->b, slot, sb_slot_at(c->b, node), plain, &facts[n++]);
+      describe(c->b, slot, sb_slot_at(c->b, node), plain, &last, &facts[n++]);
     }
   }
   sb_api_leave(c);
@@ -79,10 +95,11 @@ uint32_t sb_housekeeper_with_still(const sb_queue_memory *memories, uint32_t cou
 
 bool sb_housekeeper_tell_still(sb_connection *c, uint32_t slot, uint64_t until_ns, sb_consumer_facts *facts) {
   uint32_t node = 0;
+  looked last = {UINT64_MAX, UINT64_MAX};
   if (sb_api_enter(c) == SB_OK) {
     if (sb_slab_queue(c->b, slot) != NULL) node = sb_waits_tell(c, slot, until_ns);
     if (node != 0) {
-      describe(c->b, slot, sb_slot_at(c->b, node), sb_waits_look(c->b, slot), facts);
+      describe(c->b, slot, sb_slot_at(c->b, node), sb_waits_look(c->b, slot), &last, facts);
       (void)SB_ADD(&c->b->header->stalled, 1u, SB_RELAXED); /* the next tick counts them again */
     }
     sb_api_leave(c);
