@@ -82,6 +82,7 @@ if TYPE_CHECKING:
         ConsumerStatistics,
         ExchangeInfo,
         GroupInfo,
+        QueueMemory,
         QueueStatistics,
         StoreStatistics,
     )
@@ -141,6 +142,7 @@ __all__ = [
     "PreconditionFailed",
     "PublishRejected",
     "Queue",
+    "QueueMemory",
     "QueueSettings",
     "QueueStatistics",
     "QueuedMessage",
@@ -177,6 +179,7 @@ _LATER = {
     "ExchangeInfo": "shmbroker.statistics",
     "Group": "shmbroker.leasing",
     "GroupInfo": "shmbroker.statistics",
+    "QueueMemory": "shmbroker.statistics",
     "QueueStatistics": "shmbroker.statistics",
     "StoreStatistics": "shmbroker.statistics",
     "WorkerPool": "shmbroker.workers",

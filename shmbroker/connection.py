@@ -105,7 +105,7 @@ class Connection:
         Args:
             all: include the broker's internal queues, such as leases of groups.
         """
-        return [statistics.name for statistics in self.queue_statistics(all=all)]
+        return [statistics.name for statistics in self._queue_statistics(all=all, in_full=False)]
 
     def queue_statistics(self, *, all: bool = False) -> list[QueueStatistics]:  # noqa: A002
         """Returns snapshots of the queues of the broker, sorted by name.
@@ -113,8 +113,11 @@ class Connection:
         Args:
             all: include the broker's internal queues, such as leases of groups.
         """
+        return self._queue_statistics(all=all, in_full=True)
+
+    def _queue_statistics(self, *, all: bool, in_full: bool) -> list[QueueStatistics]:  # noqa: A002
         core = self._session.core
-        found = [core.queue_statistics(slot) for slot in core.queue_slots()]
+        found = [core.queue_statistics(slot, in_full=in_full) for slot in core.queue_slots()]
         shown = (one for one in found if one is not None and (all or not is_internal(one.name)))
         return sorted(shown, key=lambda one: one.name)
 

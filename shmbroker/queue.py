@@ -345,7 +345,7 @@ class Queue(ManagedQueue):
             NotFound: the queue was deleted.
         """
         len(self)  # raises if this queue was deleted, even if another queue uses the slot now
-        found = self._core_connection.queue_statistics(self._core.slot)
+        found = self._core_connection.queue_statistics(self._core.slot, in_full=True)
         if found is None:
             native.raise_for(native.DELETED, f"queue {self.name!r}")
         return found

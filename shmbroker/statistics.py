@@ -12,6 +12,37 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class QueueMemory:
+    """Where the messages of a stored queue are, at one moment. Sizes are the bytes of bodies.
+
+    A message in the memory counts once. ``acquired``: a consumer or the caller of a get holds it. ``direct``: it is
+    ready, and a consumer that is there comes to it without a load. ``head``: it is ready behind the head of the queue,
+    for consumers that come; no consumer that is there takes it next. ``pending``: any other ready one: of the newest
+    ones, or loaded for a search that passed it. ``scheduled``: it is delayed, or waits as dead. ``away``: it is in the
+    store only.
+
+    ``hits`` counts the deliveries whose message was in the memory, ``misses`` those whose message had to be loaded
+    first. ``watermark`` is the sequence number of the first message behind the head that is in the store only;
+    ``None``: all are in the memory. With priorities, it is the first one in the order of delivery.
+    """
+
+    direct: int
+    head: int
+    pending: int
+    acquired: int
+    scheduled: int
+    away: int
+    hits: int
+    misses: int
+    watermark: int | None
+
+    @property
+    def total(self) -> int:
+        """The bytes in the memory."""
+        return self.direct + self.head + self.pending + self.acquired + self.scheduled
+
+
+@dataclass(frozen=True, slots=True)
 class QueueStatistics:
     """A queue at one moment.
 
@@ -29,7 +60,7 @@ class QueueStatistics:
     choose: with ``no_local`` or a selector, of a queue with message groups, or of a non-destructive one. Those without
     credit are in ``not_interested``. ``rescues`` counts
     notifications that only the housekeeper's check caused, or the same check by another process while the housekeeper
-    was stopped.
+    was stopped. ``memory``: ``None`` = the queue is not stored, so all its messages are in the memory.
     """
 
     name: str
@@ -55,6 +86,7 @@ class QueueStatistics:
     not_interested: int
     non_acquiring: int
     rescues: int
+    memory: QueueMemory | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +158,8 @@ class BrokerStatistics:
     others: a process was killed, was stopped or got no processor, memory was short, or a program that watches a queue
     for room may have reacted late. ``memory_state`` is "normal", "warning" or "blocked"; the two marks are shares of
     ``memory_limit``, ``None`` = none, see :meth:`Broker.configure`. ``store``: ``None`` = the broker has none.
+    ``stalled`` counts the consumers that make no progress, of which the housekeeper has warned; see
+    :class:`ConsumerInfo`.
     """
 
     name: str
@@ -148,6 +182,7 @@ class BrokerStatistics:
     memory_state: str = "normal"
     memory_high_watermark: float | None = None
     memory_warning: float | None = None
+    stalled: int = 0
     store: StoreStatistics | None = None
 
 
@@ -199,6 +234,20 @@ class ConsumerInfo:
     consumer is in: "interested", "notified", "not_interested" or "non_acquiring"; "removed" if it is in none of them.
     ``channel`` is the number of its channel; 0: it has no channel, as a consumer of ``Queue.consume``.
     ``prefetch_bytes``: 0 = any number.
+
+    ``waits_for`` is "consumer" (its application: the consumer has no credit, or its process takes nothing),
+    "producer" (the queue has no message that it wants), "load" (its next message is in the store only) or "dispatch"
+    (there may be a message for it in the memory, which it has not taken yet). A consumer that stands by, or whose queue
+    is paused, waits for "dispatch" as long as messages are there.
+
+    ``reached`` is the sequence number of the message at which it looks next: the head of the queue, or what its own
+    search has reached if it has a selector. ``scan_lag`` is the number of positions from there to the end of the queue,
+    in a queue with priorities of the priority of ``reached``. ``watermark`` is the first sequence number from
+    ``reached`` on whose message is in the store only. Each of the three is ``None`` if it is not known, and
+    ``watermark`` also if there is none among the next million.
+
+    ``stalled_seconds``: for how long the consumer has made no progress, although it has credit, and waits for "load" or
+    "dispatch"; 0 = it makes progress, or no housekeeper has looked. ``stalled``: the housekeeper has warned of it.
     """
 
     queue: str
@@ -212,6 +261,12 @@ class ConsumerInfo:
     delivered: int
     waiting: bool
     prefetch_bytes: int = 0
+    waits_for: str = "producer"
+    reached: int | None = None
+    watermark: int | None = None
+    scan_lag: int | None = None
+    stalled_seconds: float = 0.0
+    stalled: bool = False
 
 
 @dataclass(frozen=True, slots=True)

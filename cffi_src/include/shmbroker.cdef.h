@@ -50,7 +50,7 @@ typedef enum {
 } sb_status;
 
 /* The version of the layout of shared memory that this core reads. */
-enum { SB_LAYOUT_MAJOR = 1, SB_LAYOUT_MINOR = 22 };
+enum { SB_LAYOUT_MAJOR = 1, SB_LAYOUT_MINOR = 23 };
 
 /* Offsets of two bytes of the lock file. A process locks SUCCESSOR while it waits to replace an automatic housekeeper,
  * one that a client started. A client locks STARTING before it starts one. The housekeeper inherits this lock, and
@@ -457,6 +457,7 @@ typedef struct {
       closing, mode, housekeeper_stopped;
   uint32_t memory_high_watermark, memory_warning; /* in thousandths of the limit; 0 = none */
   uint32_t memory_state;                          /* SB_MEMORY_... */
+  uint32_t stalled;                               /* consumers that make no progress, and were told of (sb_waits.h) */
 } sb_broker_facts;
 
 typedef struct {
@@ -475,7 +476,18 @@ typedef struct {
    * than the caller's */
   uint32_t owner, locked, had_consumer; /* had_consumer: 1 if any consumer was ever registered */
   int32_t consumers, interested, notified, not_interested, non_acquiring, room_waiting;
+  uint64_t misses; /* how often a get or a consumer needed a message that was in the store only */
 } sb_queue_facts;
+
+/* Bytes of bodies of a stored queue in the memory (sb_regions.h). */
+typedef struct {
+  uint64_t direct, head, pending, acquired, scheduled;
+  uint64_t watermark; /* the sequence number of the first message that is in the store only; if has_watermark is 1 */
+  uint32_t has_watermark;
+  /* of a walk that goes on */
+  uint32_t gap;
+  uint64_t incarnation, at, run;
+} sb_regions;
 
 typedef struct {
   char name[256];
@@ -493,6 +505,8 @@ enum {
   SB_NODE_NOTIFIED = 3,
   SB_NODE_NON_ACQUIRING = 4
 };
+/* What a consumer waits for (sb_waits.h): its application, messages, a message that is in the store only, its turn. */
+typedef enum { SB_WAITS_CONSUMER = 0, SB_WAITS_PRODUCER = 1, SB_WAITS_LOAD = 2, SB_WAITS_DISPATCH = 3 } sb_waits_for;
 /* Flags of a node. sb_layout.h has those that only the core uses. */
 enum {
   SB_NODE_COUNTED = 1, /* sb_queue_facts counts the node in `consumers` */
@@ -502,6 +516,13 @@ typedef struct {
   uint32_t connection, pid, state, flags, prefetch, unacked, channel; /* channel: its number, 0 = none */
   int32_t priority;
   uint64_t delivered, wakes, prefetch_bytes; /* prefetch_bytes: 0 = any number */
+  /* What it waits for (sb_waits.h). reached, watermark: sequence numbers; of the message that it looks at next, and of the
+   * first one from there on that is in the store only. UINT64_MAX: not known, or none. lag: how many positions there are
+   * from `reached` on. still_ns: since when it makes no progress (CLOCK_MONOTONIC), 0 = it does. told: the housekeeper
+   * has told of that */
+  uint64_t reached, watermark, lag, still_ns;
+  uint32_t waits_for; /* SB_WAITS_... */
+  uint32_t told;
 } sb_consumer_facts;
 
 /* The `code` of a finding. findings.py has one or several sentences for each code; the member `which` of the finding
@@ -668,6 +689,9 @@ int64_t sb_queue_manage(sb_queue *q, sb_manage *work, sb_status *status);
 int64_t sb_queue_take(sb_queue *q, uint64_t sequence, char *buffer);
 void sb_queue_put_back(sb_queue *q, const char *record);
 int64_t sb_queue_consumers(sb_connection *c, uint32_t slot, sb_consumer_facts *facts, uint32_t room);
+/* Adds up the bytes of a stored queue, step by step: the caller sets *facts to 0, and calls until it returns false. Then
+ * facts->incarnation is 0 if the queue is not stored, or is gone. */
+bool sb_queue_regions(sb_connection *c, uint32_t slot, sb_regions *facts);
 
 /* ---- messages ---- */
 sb_status sb_queue_put(sb_queue *q, const char *body, uint64_t length);
@@ -1064,7 +1088,9 @@ typedef struct {
    * repair of the queue (sb_repairs.h). SB_DEATHS_UNKNOWN: the housekeeper itself may have set a count wrong, which
    * explains any repair, too */
   uint64_t deaths;
-  uint64_t values_lost;     /* of the queue, when the keys of all its messages were last settled (sb_values.h) */
+  uint64_t values_lost; /* of the queue, when the keys of all its messages were last settled (sb_values.h) */
+  uint64_t still_ns;    /* since when a consumer that was not told of is still (sb_waits.h); 0: there is none */
+  uint32_t still, told; /* consumers that wait for a load or for their turn; those that are still, and were told of */
   struct sb_agenda *agenda; /* when to look at which message, and which are dead (sb_agenda.h); NULL: nothing to do */
 } sb_queue_memory;
 void sb_housekeeper_tick(sb_connection *c, uint32_t slot, sb_queue_memory *memory);
@@ -1082,6 +1108,12 @@ uint32_t sb_housekeeper_run_timers(sb_queue *const *queues, sb_queue_memory *mem
 uint64_t sb_housekeeper_due(const sb_queue_memory *memories, uint32_t count);
 /* Writes the numbers of the queues, at most `room`, whose dead messages wait, and returns how many it wrote. */
 uint32_t sb_housekeeper_with_dead(const sb_queue_memory *memories, uint32_t count, uint32_t *indexes, uint32_t room);
+/* Writes the numbers of the queues, at most `room`, of which a consumer is still since `until_ns`, and was not told of;
+ * returns how many it wrote. */
+uint32_t sb_housekeeper_with_still(const sb_queue_memory *memories, uint32_t count, uint64_t until_ns,
+                                   uint32_t *indexes, uint32_t room);
+/* Finds such a consumer, marks it as told, and describes it. False: there is none. */
+bool sb_housekeeper_tell_still(sb_connection *c, uint32_t slot, uint64_t until_ns, sb_consumer_facts *facts);
 /* The number of looks that are noted for a queue. */
 uint64_t sb_housekeeper_looks(const sb_queue_memory *memory);
 /* Frees what a memory refers to. For each one that is not used any more. */

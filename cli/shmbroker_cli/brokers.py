@@ -11,6 +11,7 @@ import typer
 
 import shmbroker
 from shmbroker.exceptions import BrokerError, BrokerNotFound, OutOfMemory
+from shmbroker_cli import queue_memory
 from shmbroker_cli.errors import Refused
 from shmbroker_cli.options import BrokerOption, JsonOption
 from shmbroker_cli.output import (
@@ -171,8 +172,10 @@ def status(*, broker: BrokerOption = "", as_json: JsonOption = False) -> None:
     # Processes in different pid namespaces may have the same pid: then it is unknown which is the housekeeper.
     keeper = facts.get(next(iter(keepers))) if len(keepers) == 1 else None
     clients = sums(processes - keepers, facts)
+    memory = None if statistics.store is None else queue_memory.sums(found.name)
     if as_json:
-        print_json({**dataclasses.asdict(statistics), "housekeeper": keeper, "clients": clients})
+        told = {**dataclasses.asdict(statistics), "housekeeper": keeper, "clients": clients}
+        print_json(told if statistics.store is None else {**told, "memory_of_queues": memory})
         return
     created = datetime.fromtimestamp(statistics.created_at, UTC).astimezone()
     print_facts(
@@ -200,7 +203,9 @@ def status(*, broker: BrokerOption = "", as_json: JsonOption = False) -> None:
             "repairs": str(statistics.repairs),
             "explained repairs": str(statistics.explained_repairs),
             "reaped": statistics.reaped,
+            "stalled consumers": statistics.stalled,
             **({} if statistics.store is None else _store(statistics.store)),
+            **({} if memory is None else queue_memory.shown_sums(memory)),
         }
     )
 

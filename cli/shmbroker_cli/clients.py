@@ -108,5 +108,9 @@ def consumers(
         Column("unacked", lambda one: one.unacked),
         Column("delivered", lambda one: one.delivered),
         Column("waiting", lambda one: "yes" if one.waiting else "no"),
+        Column("waits for", lambda one: one.waits_for),
+        Column("stalled", lambda one: duration(one.stalled_seconds) if one.stalled else "-"),
+        Column("scan lag", lambda one: one.scan_lag),
+        Column("watermark", lambda one: one.watermark),
     ]
     print_rows(found, columns, empty="no consumers", as_json=as_json)

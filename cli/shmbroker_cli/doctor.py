@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+import shmbroker
 from shmbroker import stores
 from shmbroker.exceptions import CorruptSegment, StoreError
 from shmbroker_cli.errors import REFUSED
@@ -46,10 +47,17 @@ def doctor(
         raise typer.Exit(REFUSED)
 
 
+def _stalled(one: shmbroker.ConsumerInfo) -> str:
+    return (
+        f"queue {one.queue!r}: the consumer of connection {one.connection}, process {one.pid}, has credit, and has "
+        f"made no progress for {one.stalled_seconds:.0f} s; it waits for {one.waits_for}"
+    )
+
+
 def _problems(broker: str, progress: Callable[[str, int, int], object]) -> list[str]:
     try:
         with connected(broker) as connection:
-            problems = connection.doctor()
+            problems = [*connection.doctor(), *(_stalled(one) for one in connection.consumers() if one.stalled)]
     except CorruptSegment as error:  # the memory is too damaged to connect
         return [error.text]
     try:

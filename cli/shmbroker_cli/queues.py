@@ -8,7 +8,7 @@ import typer
 
 import shmbroker
 from shmbroker._system_queues import schemas
-from shmbroker_cli import managing
+from shmbroker_cli import managing, queue_memory
 from shmbroker_cli.options import BrokerOption, JsonOption, QueueArgument, SelectorOption
 from shmbroker_cli.output import (
     Column,
@@ -94,7 +94,10 @@ def show(queue: QueueArgument, *, broker: BrokerOption = "", as_json: JsonOption
         return
     facts: dict[str, Any] = dataclasses.asdict(statistics)
     facts.pop("name")
+    facts.pop("memory")
     facts["bytes"] = byte_count(statistics.bytes)
+    if statistics.memory is not None:
+        facts |= queue_memory.shown(statistics.memory)
     batches = {} if schema is None else {"arrow_schema": schema.text}
     shown = "yes, also after a restart" if persists else paused
     print_facts({"queue": queue, "paused": shown, **_shown_settings(settings), **facts, **batches})

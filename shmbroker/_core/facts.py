@@ -6,10 +6,18 @@ compiles each string, which makes the import slower.
 """
 
 import operator
+import time
 from typing import Any, NamedTuple
 
 from shmbroker._core import native
-from shmbroker.statistics import BrokerStatistics, ConsumerInfo, QueueStatistics, Repairs, StoreStatistics
+from shmbroker.statistics import (
+    BrokerStatistics,
+    ConsumerInfo,
+    QueueMemory,
+    QueueStatistics,
+    Repairs,
+    StoreStatistics,
+)
 
 ffi, slow = native.ffi, native.slow
 _STATES = {
@@ -19,6 +27,13 @@ _STATES = {
     slow.SB_NODE_NOTIFIED: "notified",
     slow.SB_NODE_NON_ACQUIRING: "non_acquiring",
 }
+_WAITS_FOR = {
+    slow.SB_WAITS_CONSUMER: "consumer",
+    slow.SB_WAITS_PRODUCER: "producer",
+    slow.SB_WAITS_LOAD: "load",
+    slow.SB_WAITS_DISPATCH: "dispatch",
+}
+_UNKNOWN = 2**64 - 1  # of a sequence number: UINT64_MAX
 _STORE_STATES = {
     slow.SB_STORES_RESTORING: "restoring",
     slow.SB_STORES_UNVERIFIED: "verifying",
@@ -113,8 +128,10 @@ class BrokerFacts(NamedTuple):
 
 
 _queue_numbers = operator.attrgetter(*QueueFacts._fields[2:])
-# The fields without the first two: the name is no number, and the count is the sum of three other fields.
-_STATISTICS = QueueStatistics.__match_args__[2:]
+# The fields without the first two and the last: the name is no number, the count is the sum of three other fields, and
+# `memory` has its own structure.
+_STATISTICS = QueueStatistics.__match_args__[2:-1]
+_REGIONS = QueueMemory.__match_args__[:5]
 _broker_numbers = operator.attrgetter(*BrokerFacts._fields)
 # Where ``sb_broker_facts`` has the statistics of a broker. A field that is not listed here has the same name there.
 _NAMES_IN_CORE = {
@@ -136,15 +153,50 @@ def facts_of_queue(found: Any) -> QueueFacts:  # noqa: ANN401 - cffi has no type
     return QueueFacts(_name(found), settings, *_queue_numbers(found))
 
 
-def statistics_of_queue(found: Any) -> QueueStatistics:  # noqa: ANN401 - cffi has no types
+def memory_of_queue(found: Any, regions: Any) -> QueueMemory:  # noqa: ANN401 - cffi has no types
+    """Copies an ``sb_regions``; `found` is the ``sb_queue_facts`` of the queue, which was read before."""
+    sizes = {name: getattr(regions, name) for name in _REGIONS}
+    away = max(0, found.bytes - sum(sizes.values())) if regions.has_watermark else 0
+    hits = max(0, found.delivered - found.misses)
+    watermark = regions.watermark if regions.has_watermark else None
+    return QueueMemory(**sizes, away=away, hits=hits, misses=found.misses, watermark=watermark)
+
+
+def statistics_of_queue(found: Any, regions: Any = None) -> QueueStatistics:  # noqa: ANN401 - cffi has no types
     """Copies the statistics of a queue out of an ``sb_queue_facts``, which has the same names for them.
 
     While a consumer moves from one list of the queue to another, a list's length may be negative: it counts as 0.
+    `regions`: the ``sb_regions`` of a stored queue.
     """
     values = {name: max(0, getattr(found, name)) for name in _STATISTICS}
     count = values["ready"] + values["delivering"] + values["scheduled"]
     values["delivering"] += found.reading  # these messages are ready, too
-    return QueueStatistics(_name(found), count, **values)
+    memory = None if regions is None else memory_of_queue(found, regions)
+    return QueueStatistics(_name(found), count, **values, memory=memory)
+
+
+def consumer_of(queue: str, fact: Any, now: int) -> ConsumerInfo:  # noqa: ANN401 - cffi has no types
+    """Copies an ``sb_consumer_facts``; `now` is the time in nanoseconds of the monotonic clock."""
+    is_known = fact.reached != _UNKNOWN
+    return ConsumerInfo(
+        queue=queue,
+        connection=fact.connection,
+        channel=fact.channel,
+        pid=fact.pid,
+        state=_STATES.get(fact.state, "unknown"),
+        priority=fact.priority,
+        prefetch=fact.prefetch,
+        unacked=fact.unacked,
+        delivered=fact.delivered,
+        waiting=not fact.flags & _COUNTED,
+        prefetch_bytes=fact.prefetch_bytes,
+        waits_for=_WAITS_FOR[fact.waits_for],
+        reached=fact.reached if is_known else None,
+        watermark=fact.watermark if fact.watermark != _UNKNOWN else None,
+        scan_lag=fact.lag if is_known else None,
+        stalled_seconds=max(0, now - fact.still_ns) / native.NANOSECONDS if fact.still_ns else 0.0,
+        stalled=bool(fact.still_ns and fact.told),
+    )
 
 
 def consumers_in(queue: str, found: Any) -> list[ConsumerInfo]:  # noqa: ANN401 - cffi has no types
@@ -153,20 +205,9 @@ def consumers_in(queue: str, found: Any) -> list[ConsumerInfo]:  # noqa: ANN401 
     ``found`` has an entry for each node of the queue (``sb_nodes.h``): consumers, waiting calls, and watches, which are
     left out.
     """
+    now = time.monotonic_ns()
     return [
-        ConsumerInfo(
-            queue=queue,
-            connection=fact.connection,
-            channel=fact.channel,
-            pid=fact.pid,
-            state=_STATES.get(fact.state, "unknown"),
-            priority=fact.priority,
-            prefetch=fact.prefetch,
-            unacked=fact.unacked,
-            delivered=fact.delivered,
-            waiting=not fact.flags & _COUNTED,
-            prefetch_bytes=fact.prefetch_bytes,
-        )
+        consumer_of(queue, fact, now)
         for fact in found
         if fact.flags & _COUNTED or (fact.flags & _DIRECT and _STATES.get(fact.state) in {"interested", "notified"})
     ]

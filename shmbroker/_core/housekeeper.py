@@ -10,17 +10,20 @@ import contextlib
 import fcntl
 import os
 import struct
+import time
 from typing import TYPE_CHECKING, Any
 
 from shmbroker import exceptions
 from shmbroker._amqp.errors import amqp_error
 from shmbroker._core import native, segments
+from shmbroker._core.facts import consumer_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from shmbroker._core.connection import CoreConnection
     from shmbroker._core.queue import CoreQueue
+    from shmbroker.statistics import ConsumerInfo
 
 ffi, slow = native.ffi, native.slow
 TURN_SECONDS = 0.01
@@ -175,6 +178,24 @@ class CoreHousekeeper:
                 self._handles, self._memories, count, self._first % max(1, count), until, nanoseconds
             )
         )
+
+    # ---- consumers without progress ----
+
+    def tell_still(self, until: int) -> list[ConsumerInfo]:
+        """The consumers that have made no progress since `until`, and of which no call has told; see ``sb_waits.h``.
+
+        Args:
+            until: a time in nanoseconds of the monotonic clock.
+        """
+        count = slow.sb_housekeeper_with_still(
+            self._memories, len(self.queues), until, self._indexes, len(self._indexes)
+        )
+        facts, found = ffi.new("sb_consumer_facts *"), []
+        for at in ffi.unpack(self._indexes, count) if count else []:
+            queue = self.queues[at]
+            while slow.sb_housekeeper_tell_still(self._handle, queue.slot, until, facts):
+                found.append(consumer_of(queue.name, facts, time.monotonic_ns()))
+        return found
 
     def looks(self) -> int:
         """The number of times at which messages are to be looked at."""

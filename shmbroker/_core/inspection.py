@@ -87,10 +87,26 @@ class Inspection(Calls):
         """Describes what occupies the chunks of the broker's memory, as the end of a sentence; may be empty."""
         return occupancy.in_words(self.handle, self.queue_name)
 
-    def queue_statistics(self, slot: int) -> statistics.QueueStatistics | None:
-        """A snapshot of a queue, ``None`` when the queue is gone."""
+    def queue_statistics(self, slot: int, *, in_full: bool = False) -> statistics.QueueStatistics | None:
+        """A snapshot of a queue, ``None`` when the queue is gone.
+
+        Args:
+            slot: the slot of the queue.
+            in_full: also look at all messages of a stored queue that are in the memory, which takes time. Otherwise
+                `memory` is ``None``.
+        """
         found = self._description(slot)
-        return None if found is None else statistics_of_queue(found)
+        if found is None:
+            return None
+        return statistics_of_queue(found, self._regions(slot) if in_full else None)
+
+    @in_flight
+    def _regions(self, slot: int) -> Any:  # noqa: ANN401 - cffi has no types
+        """What the memory has of a stored queue; ``None``: it is not stored."""
+        regions = ffi.new("sb_regions *")
+        while slow.sb_queue_regions(self.handle, slot, regions):
+            pass
+        return regions if regions.incarnation else None
 
     @in_flight
     def consumers(self, slot: int, queue: str) -> list[statistics.ConsumerInfo]:

@@ -21,6 +21,7 @@ from shmbroker._core import native, segments
 from shmbroker._core.connection import CoreConnection
 from shmbroker._core.housekeeper import CoreHousekeeper, started
 from shmbroker._core.queue import CoreQueue
+from shmbroker._housekeeper import stalled
 from shmbroker._housekeeper.auto_delete import AutoDelete
 from shmbroker._housekeeper.dead_letters import DeadLetters
 from shmbroker._housekeeper.launch import STARTING
@@ -226,6 +227,7 @@ class Housekeeper:
         if time.monotonic_ns() >= self._tick_due:
             self._busy = self._core.tick()
             self._auto_delete.run()
+            stalled.warn(self._broker, self._core)
             seconds = TICK_SECONDS if self._busy else REST_SECONDS
             self._tick_due = time.monotonic_ns() + int(seconds * native.NANOSECONDS)
 

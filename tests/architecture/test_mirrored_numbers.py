@@ -91,9 +91,10 @@ def test_parts_of_a_record() -> None:
 
 # The structure, the fields of the copy, and the fields that the copy omits.
 COPIES: dict[str, tuple[tuple[str, ...], set[str]]] = {
-    "sb_queue_facts": ((*facts.QueueFacts._fields, *facts._STATISTICS), {"name_length", "reading"}),  # noqa: SLF001
+    "sb_queue_facts": ((*facts.QueueFacts._fields, *facts._STATISTICS), {"name_length", "reading", "misses"}),  # noqa: SLF001
     "sb_settings": (facts.SettingsFacts._fields, {"texts"}),
     "sb_broker_facts": ((*facts.BrokerFacts._fields, *facts._BROKER_STATISTICS.values()), {"name"}),  # noqa: SLF001
+    "sb_regions": (facts._REGIONS, {"watermark", "has_watermark", "gap", "incarnation", "at", "run"}),  # noqa: SLF001
     "sb_finding": (findings.Finding._fields, set()),
 }
 

@@ -34,6 +34,7 @@ STATISTICS = shmbroker.BrokerStatistics(
     rescues=6,
     stopped_rescues=7,
     reaped=8,
+    stalled=9,
     memory_structures=2048,
     memory_bodies=512,
     repairs=Repairs(room=2),
@@ -136,6 +137,7 @@ def test_the_status_of_a_broker(
             "repairs 2 room",
             "explained repairs 1 counts",
             "reaped 8",
+            "stalled consumers 9",
         ]
     finally:
         monkeypatch.delenv("TZ")

@@ -215,10 +215,12 @@ def test_consumers_as_a_table(cli: Callable[..., Any], jobs: shmbroker.Queue, br
         while not at_rest(connection):
             time.sleep(0.001)
         facts = cli("consumers", "jobs", "--json").facts
-        expected = ["queue connection channel pid state priority prefetch unacked delivered waiting"]
+        heading = "queue connection channel pid state priority prefetch unacked delivered waiting"
+        expected = [f"{heading} waits for stalled scan lag watermark"]
         expected += [
             f"jobs {one['connection']} {one['channel'] or '-'} {os.getpid()} {one['state'].replace('_', ' ')} 0 "
-            f"{one['prefetch']} {one['unacked']} {one['delivered']} {'yes' if one['waiting'] else 'no'}"
+            f"{one['prefetch']} {one['unacked']} {one['delivered']} {'yes' if one['waiting'] else 'no'} "
+            f"producer - {one['scan_lag']} -"
             for one in facts
         ]
         assert words(cli("consumers").lines) == expected
@@ -249,12 +251,23 @@ def test_a_consumer_that_waits_is_told_from_one_that_does_not(
     }
     consumers = [
         shmbroker.ConsumerInfo(channel=0, state="not_interested", waiting=False, **given),
-        shmbroker.ConsumerInfo(channel=3, state="interested", waiting=True, **given),
+        shmbroker.ConsumerInfo(
+            channel=3,
+            state="interested",
+            waiting=True,
+            waits_for="load",
+            reached=1,
+            watermark=1234,
+            scan_lag=5678,
+            stalled_seconds=75.0,
+            stalled=True,
+            **given,
+        ),
     ]
     monkeypatch.setattr(shmbroker.Connection, "consumers", lambda _self, _queue=None: iter(consumers))
     assert words(cli("consumers", "--broker", broker.name).lines)[1:] == [
-        "q 1 - 2 not interested 4 5 6 7 no",
-        "q 1 3 2 interested 4 5 6 7 yes",
+        "q 1 - 2 not interested 4 5 6 7 no producer - - -",
+        "q 1 3 2 interested 4 5 6 7 yes load 1m15s 5,678 1,234",
     ]
 
 

@@ -155,7 +155,7 @@ def test_a_snapshot_as_json_has_what_was_chosen(cli: Callable[..., Any], jobs: A
     """In its table; the others are whole."""
     connection_of(jobs).queue("other")
     facts = cli("top", "--json", "--filter", "other").facts
-    assert list(facts) == ["broker", "queues", "exchanges", "channels", "clients"]
+    assert list(facts) == ["broker", "queues", "exchanges", "channels", "clients", "consumers", "memory"]
     assert facts["broker"]["queue_count"] == 2
     assert [one["queue"] for one in facts["queues"]] == ["other"]
     assert facts["queues"][0]["rate_in"] == 0.0

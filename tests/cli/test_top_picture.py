@@ -19,6 +19,7 @@ from shmbroker_cli.top.fields import TABLES, Field, _field
 from shmbroker_cli.top.model import ChannelRow, ClientRow, ExchangeRow, Row, Sample, Snapshot, compare, take_sample
 from shmbroker_cli.top.screen import Screen, headline
 from shmbroker_cli.top.view import View
+from shmbroker_cli.top.waiting import ConsumerRow, MemoryRow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,6 +61,15 @@ SNAPSHOT = Snapshot(
         ClientRow("worker +1", 47110, 2, 12, 1234, 150.4, 3 << 20, 1536, 7384.0),
         ClientRow("other\x1b", 4712, 1, 0, 0, 99.94, 512, 0, 5.9),
         ClientRow("hidden", 7, 1, 0, 0, None, None, None, None),
+    ),
+    (
+        ConsumerRow("jobs", 1, 47110, "producer", None, 0, 64, 1234, 0, None),
+        ConsumerRow("orders", 2, 4712, "load", 75.0, 3, 64, 5, 1024, 12345),
+        ConsumerRow("old", 3, 7, "dispatch", None, 0, 1, 0, None, None),
+    ),
+    (
+        MemoryRow("orders", 512, 1536, 0, 3 << 20, 10, 5 << 30, 1234, 5, 12345),
+        MemoryRow("jobs", 0, 0, 0, 0, 0, 0, 0, 0, None),
     ),
 )
 HEAD = "broker b\\x1b   memory 1.5 KiB of 64.0 MiB   connections 3   channels 13   exchanges 2   processes 4   "
@@ -111,6 +121,19 @@ CHANNELS = [
     "other\\x1b    2   4712  12 idle          0         0        0          0      -",
     "worker       1  47110        5          2        20        3      1,234    2.5",
 ]
+CONSUMERS = [
+    "queue     connection    pid  waits for  stalled  unacked  prefetch  delivered  scan lag  watermark",
+    "\u2500" * 98,
+    "jobs               1  47110  producer         -        0        64      1,234         0          -",
+    "old                3      7  dispatch         -        0         1          0         -          -",
+    "orders             2   4712  load         1m15s        3        64          5     1,024     12,345",
+]
+MEMORY = [
+    "queue     direct     head  pend      acq  sched     away   hits  miss   wmark",
+    "\u2500" * 77,
+    "jobs         0 B      0 B   0 B      0 B    0 B      0 B      0     0       -",
+    "orders     512 B  1.5 KiB   0 B  3.0 MiB   10 B  5.0 GiB  1,234     5  12,345",
+]
 CLIENTS = [
     "client       pid  connections  consumers  holding  cpu %   memory   shared    age",
     "\u2500" * 81,
@@ -152,6 +175,10 @@ def test_screens_of_the_other_tables() -> None:
     assert (lines[1], lines[2:6]) == ("2 of 2 channels   sort: connection", CHANNELS)
     lines = picture(View(table="clients", sort=5), 120)
     assert (lines[1], lines[2:7]) == ("3 of 3 clients   sort: cpu %", CLIENTS)
+    lines = picture(View(table="consumers"), 120)
+    assert (lines[1], lines[2:7]) == ("3 of 3 consumers   sort: queue", CONSUMERS)
+    lines = picture(View(table="memory"), 80)
+    assert (lines[1], lines[2:6]) == ("2 of 2 memory   sort: queue", MEMORY)
 
 
 def words(lines: list[str]) -> list[str]:
@@ -191,6 +218,32 @@ def test_the_state_of_the_memory(state: str, shown: str) -> None:
     assert shown in headline(snapshot).plain
 
 
+def test_consumers_without_progress_are_in_the_first_line() -> None:
+    """How many; nothing is said if there is none."""
+    snapshot = dataclasses.replace(SNAPSHOT, broker=dataclasses.replace(BROKER, stalled=2))
+    assert headline(snapshot).plain.endswith("rescues 5   STALLED 2")
+    assert "STALLED" not in headline(SNAPSHOT).plain
+
+
+def test_a_row_of_a_consumer() -> None:
+    """How long it makes no progress is shown when the housekeeper has warned."""
+    one = zeros(shmbroker.ConsumerInfo, queue="q", connection=1, pid=2, waits_for="load", stalled_seconds=75.0,
+                scan_lag=9, stalled=False, watermark=None, unacked=3, prefetch=4, delivered=5)  # fmt: skip
+    now = Sample(1.0, BROKER, {}, consumers=[one, dataclasses.replace(one, stalled=True, watermark=7)])
+    assert compare(None, now).consumers == (
+        ConsumerRow("q", 1, 2, "load", None, 3, 4, 5, 9, None),
+        ConsumerRow("q", 1, 2, "load", 75.0, 3, 4, 5, 9, 7),
+    )
+
+
+def test_a_row_of_the_memory() -> None:
+    """Queues that are not stored have none."""
+    names = ("direct", "head", "pending", "acquired", "scheduled", "away", "hits", "misses", "watermark")
+    memory = shmbroker.QueueMemory(**{name: number for number, name in enumerate(names, start=1)})
+    snapshot = compare(None, sample(1.0, queue("plain"), queue("stored", memory=memory)))
+    assert snapshot.memory == (MemoryRow("stored", *range(1, 10)),)
+
+
 def test_a_broker_without_a_housekeeper() -> None:
     """That is told."""
     file = io.StringIO()
@@ -215,9 +268,9 @@ def test_the_state_of_the_store(state: str, full: bool, keeper: int, shown: str)
     assert "store" not in headline(SNAPSHOT).plain
 
 
-def queue(name: str, **given: int) -> shmbroker.QueueStatistics:
+def queue(name: str, **given: Any) -> shmbroker.QueueStatistics:  # noqa: ANN401 (of any attribute)
     """Return counters of a queue."""
-    made: shmbroker.QueueStatistics = zeros(shmbroker.QueueStatistics, name=name, **given)
+    made: shmbroker.QueueStatistics = zeros(shmbroker.QueueStatistics, name=name, **{"memory": None, **given})
     return made
 
 
@@ -305,7 +358,8 @@ def test_a_row_of_an_exchange() -> None:
         ExchangeRow("e", "topic", 1, 2, "", "durable internal"),
         ExchangeRow("e", "topic", 1, 2, "lost", "internal"),
     )
-    tables = [snapshot.rows, snapshot.exchanges, snapshot.channels, snapshot.clients]
+    tables = [snapshot.rows, snapshot.exchanges, snapshot.channels, snapshot.clients, snapshot.consumers]
+    tables.append(snapshot.memory)
     assert [snapshot.table(name) for name in TABLES] == tables
     assert snapshot.broker is BROKER
 

@@ -128,6 +128,7 @@ void sb_broker_describe(sb_broker *b, sb_broker_facts *f, bool in_full) {
   f->chunks_per_segment = b->chunks_per_segment;
   f->queues = SB_LOAD(&h->queue_count, SB_RELAXED);
   f->closing = SB_LOAD(&h->closing, SB_ACQUIRE);
+  f->stalled = SB_LOAD(&h->stalled, SB_RELAXED);
   f->stopped = SB_LOAD(&h->stopped, SB_ACQUIRE);
   f->mode = SB_LOAD(&h->mode, SB_RELAXED);
   f->housekeeper_pid = sb_liveness_has_housekeeper(b) ? SB_LOAD(&h->housekeeper_pid, SB_RELAXED) : 0;

@@ -109,13 +109,15 @@ uint32_t sb_housekeeper_new_timers(sb_queue *const *queues, sb_queue_memory *mem
 /* Runs a tick for many queues, in a single call because a tick of ten thousand quiet queues must cost next to nothing.
  * Returns the number of busy queues: those that do not rest (sb_housekeeping_rests), and those that may expire. */
 uint32_t sb_housekeeper_ticks(sb_connection *c, sb_queue *const *queues, sb_queue_memory *memories, uint32_t count) {
-  uint32_t busy = 0;
+  uint32_t busy = 0, stalled = 0;
   for (uint32_t i = 0; i < count && sb_api_enter(c) == SB_OK; i++) {
     sb_housekeeping_queue(c, queues[i]->slot, &memories[i]);
     bool may_expire = (SB_LOAD(&queues[i]->shm->flags, SB_RELAXED) & SB_QUEUE_EXPIRES) != 0;
     busy += may_expire || !sb_housekeeping_rests(&memories[i]);
+    stalled += memories[i].told;
     sb_api_leave(c);
   }
+  SB_STORE(&c->b->header->stalled, stalled, SB_RELAXED); /* relaxed: for listings */
   return busy;
 }
 

@@ -329,6 +329,7 @@ static sb_status describe(sb_connection *c, uint32_t slot, sb_queue_facts *f, un
   f->not_interested = SB_LOAD(&q->not_interested, SB_RELAXED);
   f->non_acquiring = SB_LOAD(&q->non_acquiring, SB_RELAXED);
   f->room_waiting = SB_LOAD(&q->room_waiting, SB_RELAXED);
+  f->misses = SB_LOAD(&q->misses, SB_RELAXED);
   return sb_queue_state(state) == SB_QUEUE_OPEN ? SB_OK : SB_DELETED;
 }
 
@@ -453,33 +454,4 @@ int64_t sb_queue_move(sb_queue *q, sb_queue *target, uint64_t limit, uint64_t *b
     *status = SB_OK;
   }
   return (int64_t)moved;
-}
-
-int64_t sb_queue_consumers(sb_connection *c, uint32_t slot, sb_consumer_facts *facts, uint32_t room) {
-  sb_status status = sb_api_enter(c);
-  if (status != SB_OK) {
-    return -(int64_t)status;
-  }
-  sb_ring list;
-  uint64_t position = 0;
-  uint32_t node, n = 0;
-  if (sb_ring_open(c->b, slot, SB_RING_ALL, &list)) {
-    while (n < room && (node = sb_nodes_next(c, &list, SB_STATE_ALL, &position)) != 0) {
-      sb_node_shm *shm = sb_slot_at(c->b, node);
-      uint64_t word = SB_LOAD(&shm->word, SB_ACQUIRE);
-      facts[n++] = (sb_consumer_facts){.connection = sb_node_conn(word),
-                                       .pid = SB_LOAD(&shm->pid, SB_RELAXED),
-                                       .state = sb_node_state(word),
-                                       .flags = SB_LOAD(&shm->flags, SB_RELAXED),
-                                       .prefetch = SB_LOAD(&shm->prefetch, SB_RELAXED),
-                                       .unacked = SB_LOAD(&shm->unacked, SB_RELAXED),
-                                       .channel = SB_LOAD(&shm->channel, SB_RELAXED),
-                                       .priority = SB_LOAD(&shm->priority, SB_RELAXED),
-                                       .delivered = SB_LOAD(&shm->delivered, SB_RELAXED),
-                                       .wakes = SB_LOAD(&shm->wakes, SB_RELAXED),
-                                       .prefetch_bytes = SB_LOAD(&shm->prefetch_bytes, SB_RELAXED)};
-    }
-  }
-  sb_api_leave(c);
-  return n;
 }

@@ -77,6 +77,8 @@ static void start(sb_connection *c, sb_queue_shm *q, const char *name, uint32_t 
   SB_STORE(&q->id_floor, 0, SB_RELAXED);
   SB_STORE(&q->duplicates, 0, SB_RELAXED);
   SB_STORE(&q->early, 0, SB_RELAXED);
+  SB_STORE(&q->wanted, 0, SB_RELAXED);
+  SB_STORE(&q->misses, 0, SB_RELAXED);
   SB_STORE(&q->last_take, 0, SB_RELAXED);
   SB_STORE(&q->interested, 0, SB_RELAXED);
   SB_STORE(&q->notified, 0, SB_RELAXED);

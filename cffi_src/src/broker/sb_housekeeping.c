@@ -6,6 +6,7 @@
 #include "sb_stopped.h"
 #include "sb_values.h"
 #include "sb_wait.h"
+#include "sb_waits.h"
 
 #define PATIENCE_TICKS 3u
 #define SCRUB_TICKS 4u
@@ -277,6 +278,17 @@ static void settle_values(sb_connection *by, uint32_t slot, sb_queue_shm *shm, s
   memory->values_lost = lost;
 }
 
+/* Looks for consumers that make no progress (sb_waits.h). `due`: also if the tick before found none that could be one. */
+static void watch_waits(sb_connection *by, const sb_queue_shm *q, uint32_t slot, sb_queue_memory *memory, bool due) {
+  bool some = SB_LOAD(&q->consumers, SB_RELAXED) > 0 && (SB_LOAD(&q->flags, SB_RELAXED) & SB_QUEUE_PAUSED) == 0 &&
+              (due || memory->still > 0) && sb_queue_ready(by->b, q) > 0;
+  sb_waits_watched found = {0, 0, 0};
+  if (some) found = sb_waits_watch(by, slot, memory->still == 0);
+  memory->still = found.still;
+  memory->told = found.told;
+  memory->still_ns = found.next_ns;
+}
+
 void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *memory) {
   sb_queue_shm *q = sb_slab_queue(by->b, slot);
   if (q == NULL || sb_queue_state(SB_LOAD(&q->state, SB_ACQUIRE)) != SB_QUEUE_OPEN) {
@@ -310,6 +322,7 @@ void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *me
     right = recount(by, q, slot, memory) && right;
   }
   notify_forgotten(by, q, slot, memory, idle);
+  watch_waits(by, q, slot, memory, due);
   if (right && !sb_hints_any_hides_ready(by->b, slot))
     memory->deaths = deaths; /* earlier deaths explain no later repair */
 }

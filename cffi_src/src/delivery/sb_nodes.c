@@ -213,6 +213,12 @@ sb_status sb_node_create(sb_connection *c, uint32_t queue, int32_t priority, uin
   SB_STORE(&n->channel, 0u, SB_RELAXED);
   SB_STORE(&n->attached_ns, 0, SB_RELAXED);
   SB_STORE(&n->wish, 0u, SB_RELAXED);
+  SB_STORE(&n->searched, 0, SB_RELAXED);
+  SB_STORE(&n->reached, 0, SB_RELAXED);
+  SB_STORE(&n->away, 0, SB_RELAXED);
+  SB_STORE(&n->looked, 0, SB_RELAXED);
+  SB_STORE(&n->still_ns, 0, SB_RELAXED);
+  SB_STORE(&n->told, 0, SB_RELAXED);
   SB_STORE(&n->ticket, 0, SB_RELEASE); /* release: a walk that reads it sees that the slot's last node is REMOVED */
   uint64_t named = sb_node_word(SB_NODE_REMOVED, c->id, sb_node_epoch(word));
   SB_STORE(&n->word, named, SB_RELEASE);

@@ -2,6 +2,7 @@
 #include "sb_subscription.h"
 
 #include "sb_chunk.h"
+#include "sb_waits.h"
 
 sb_subscription sb_subscription_to(sb_queue *q, int32_t priority, bool no_local, sb_wish *wish) {
   sb_subscription s = {.q = q, .priority = priority};
@@ -146,7 +147,12 @@ static sb_status choose(sb_subscription *s, uint64_t token, sb_taken *t) {
     return sb_choice_take(s->q, &s->choice, token, t);
   }
   if (s->following == NULL) s->following = sb_following_begin(s->q);
-  return s->following != NULL ? sb_following_take(s->q, s->following, &s->choice, token, t) : SB_SYSTEM;
+  if (s->following == NULL) {
+    return SB_SYSTEM;
+  }
+  sb_status status = sb_following_take(s->q, s->following, &s->choice, token, t);
+  s->choice.reached = s->following->cursor + 1;
+  return status;
 }
 
 /* P39 of sb_window.h: the next message did not fit. */
@@ -181,7 +187,7 @@ static sb_status take_chosen(sb_subscription *s, sb_taken *t) {
   return SB_OK;
 }
 
-sb_status sb_subscription_take_beside(sb_subscription *s, sb_taken *t) {
+static sb_status take_beside(sb_subscription *s, sb_taken *t) {
   sb_status status = SB_OK;
   if (s->choice.window == NULL || sb_rivals_possible(s->q, sb_subscription_node(s)) || s->choice.rivals.count > 0) {
     status = sb_rivals_find(s->q, s->priority, &s->choice);
@@ -193,9 +199,17 @@ sb_status sb_subscription_take_beside(sb_subscription *s, sb_taken *t) {
                                                                 : sb_subscription_acquire(s->q->c, s->q, t);
 }
 
+/* Notes for listings how a search ended. */
+static sb_status noted(const sb_subscription *s, sb_status status) {
+  sb_waits_note(sb_subscription_node(s), status, s->choice.reached, s->choice.away);
+  return status;
+}
+
+sb_status sb_subscription_take_beside(sb_subscription *s, sb_taken *t) { return noted(s, take_beside(s, t)); }
+
 /* I32: this NON_ACQUIRING node gives way to nodes of higher priorities that take any message. I107 of sb_rivals.h: it leaves to its
  * rivals what they want, as lower priorities leave to this node what it wants. */
-sb_status sb_subscription_take_choosy(sb_subscription *s, sb_taken *t) {
+static sb_status take_choosy(sb_subscription *s, sb_taken *t) {
   sb_queue *q = s->q;
   if (!sb_queue_is_open(q)) {
     return SB_DELETED;
@@ -215,6 +229,8 @@ sb_status sb_subscription_take_choosy(sb_subscription *s, sb_taken *t) {
   }
   return status == SB_OK ? take_chosen(s, t) : status;
 }
+
+sb_status sb_subscription_take_choosy(sb_subscription *s, sb_taken *t) { return noted(s, take_choosy(s, t)); }
 
 sb_status sb_subscription_return(sb_queue *q, uint64_t token, sb_disposition disposition) {
   sb_status status = sb_release_message(q, token, disposition);

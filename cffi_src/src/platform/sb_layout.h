@@ -176,6 +176,7 @@ typedef struct {
   sb_half store_refuses; /* 1: a put then fails; 0: it waits */
   sb_word sync_ns, synced_messages; /* of turns of the storekeeper that wrote messages: moving averages (sb_turns.h) */
   sb_half wishes;                   /* how often a process wished for messages (sb_wishes.h) */
+  sb_half stalled;                  /* hint: how many consumers make no progress, and were told of (sb_waits.h) */
 } sb_header_shm;
 _Static_assert(sizeof(sb_header_shm) <= 4096, "header page");
 
@@ -344,6 +345,7 @@ typedef struct {
   sb_half room_watched;
   char name[SB_NAME_MAX + 1];
   sb_word wanted; /* 1 + the sequence number of a message that a process needs; 0 = none (sb_wishes.h) */
+  sb_word misses; /* how often a get or a consumer needed a message that was in the store only (sb_waits.h) */
   /* of a queue with SB_QUEUE_LANES. `came`: hint: `base` plus the number of cells in all lanes; stands for `tail` in the
    * counts of such a queue */
   alignas(64) sb_word came;
@@ -493,6 +495,13 @@ typedef struct {
   sb_half wish, wish_length;
   sb_word wish_gen;
   sb_word prefetch_bytes; /* the window of a consumer, for listings; 0 = none */
+  /* what a consumer waits for (sb_waits.h). Its owner writes the first three: how its last search ended; 1 + the
+   * position that it has reached; 1 + the position of the message that it needs, and that is in the store only */
+  alignas(64) sb_word searched;
+  sb_word reached, away;
+  /* the housekeeper writes these: a sum of what the consumer has done; since when that and the need stay the same
+   * (CLOCK_MONOTONIC), 0 = it makes progress; 1: this was told */
+  sb_word looked, still_ns, told;
 } sb_node_shm;
 _Static_assert(sizeof(sb_node_shm) <= SB_UNIT, "node");
 

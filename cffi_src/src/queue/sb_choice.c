@@ -152,6 +152,14 @@ static sb_status take_behind(sb_queue *q, const sb_lane *lane, sb_choice *choice
   return SB_EMPTY;
 }
 
+/* The search needs a message that has left the memory. Counts one miss for each message that the consumer takes. */
+static sb_status needs(sb_queue *q, const sb_lane *lane, sb_choice *choice, uint64_t position) {
+  if (!choice->missed) (void)SB_ADD(&q->shm->misses, 1, SB_RELAXED); /* relaxed: a statistic */
+  choice->missed = true;
+  choice->away = position + 1;
+  return sb_paged_want(q->c, &lane->ring, position);
+}
+
 static sb_status take_returned(sb_queue *q, sb_lane *lane, sb_choice *choice, uint64_t before, uint64_t token,
                                sb_taken *t) {
   uint64_t from = 0, position;
@@ -159,7 +167,7 @@ static sb_status take_returned(sb_queue *q, sb_lane *lane, sb_choice *choice, ui
   while (SB_LOAD(lane->ring.requeued, SB_SEQ_CST) != 0 &&
          sb_requeued_next_near(q->c->b, lane, from, &leaf, &position) && position < before) {
     if (leaf.leaf == NULL) {
-      return sb_paged_want(q->c, &lane->ring, position);
+      return needs(q, lane, choice, position);
     }
     uint64_t word = available(q, &lane->ring, &leaf, position);
     if (word != 0) {
@@ -265,7 +273,7 @@ static sb_status take_next(sb_queue *q, sb_lane *lane, sb_choice *choice, uint64
     }
   }
   if (found == SB_PAGED) *cursor = at;
-  return found == SB_PAGED ? sb_paged_want(q->c, &lane->ring, at) : SB_EMPTY;
+  return found == SB_PAGED ? needs(q, lane, choice, at) : SB_EMPTY;
 }
 
 /* Searches one lane. Where the consumer does not know its cursor of the lane, the search begins at the lane's head. */
@@ -276,7 +284,9 @@ static sb_status take_in_lane(sb_queue *q, sb_lane *lane, sb_choice *choice, uin
   if (SB_LOAD(lane->ring.requeued, SB_SEQ_CST) != 0) status = take_returned(q, lane, choice, *cursor, token, t);
   if (status == SB_EMPTY && q->groups != NULL && q->groups->behind_count != 0 && !walks_again(q, choice))
     status = take_behind(q, lane, choice, token, t);
-  return status == SB_EMPTY ? take_next(q, lane, choice, cursor, token, t) : status;
+  if (status == SB_EMPTY) status = take_next(q, lane, choice, cursor, token, t);
+  choice->reached = *cursor + 1;
+  return status;
 }
 
 /* Searches the lanes by ascending number. Clears no ready bit: a lane may have messages for other consumers only. */
@@ -318,6 +328,7 @@ static sb_status search(sb_queue *q, sb_choice *choice, uint64_t token, sb_taken
 
 sb_status sb_choice_take(sb_queue *q, sb_choice *choice, uint64_t token, sb_taken *t) {
   sb_status status = SB_OK;
+  choice->away = 0;
   if (q->groups != NULL) q->groups->left_some = false;
   if (q->groups != NULL && q->groups->shm == NULL && (status = sb_groups_find(q)) != SB_OK) {
     return status;
@@ -345,6 +356,7 @@ sb_status sb_choice_take(sb_queue *q, sb_choice *choice, uint64_t token, sb_take
   if (q->groups != NULL && q->groups->patient_until_ns != 0) sb_groups_ends_patience(q, choice->consumer);
   if (q->groups != NULL && q->groups->unused_count != 0)
     sb_groups_end(q, status == SB_EMPTY && !choice->unfinished && !claims_late(choice));
+  if (status == SB_OK) choice->missed = false;
   return status;
 }
 

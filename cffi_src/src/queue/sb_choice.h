@@ -66,8 +66,11 @@ typedef struct sb_choice {
   sb_rivals rivals;        /* of the consumer, since the last sb_rivals_find */
   const sb_window *window; /* NULL: the consumer takes messages of any length */
   uint64_t lacks;          /* the bytes of the message that holds it back; 0: none does */
-  uint32_t consumer;       /* its number at a queue with groups */
+  uint64_t reached;        /* 1 + the position that the last search in a lane has reached; 0: there was none */
+  uint64_t away;     /* 1 + the position of the message that the last search needs, and that has left the memory */
+  uint32_t consumer; /* its number at a queue with groups */
   bool no_local;
+  bool missed;     /* since it took its last message, a search needed one that had left the memory */
   bool unfinished; /* the last search took no message, but passed SB_CHOICE_LOOKS of them: there may be others */
 } sb_choice;
 

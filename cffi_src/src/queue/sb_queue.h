@@ -84,6 +84,7 @@ struct sb_queue {
   uint32_t waiter_count;
   sb_half spin_ns;   /* how long a waiting thread spins; all threads adapt it, without the lock */
   sb_word waited_ns; /* when a wait for a message last ended, so far as it is known; as `spin_ns` */
+  uint64_t missed;   /* 1 + the number of the leaf of the last miss that was counted (sb_take.c) */
   uint64_t rescanned_ns, rescanned_deaths; /* time of the last sb_hints_rescan; number of deaths then */
   uint64_t reap_again_ns;                  /* until this time no call with this handle reaps (sb_api_bound.c) */
   sb_leaf_ref schedule_leaf; /* of the last schedule entry that this handle added, as the tail_leaf of a lane */

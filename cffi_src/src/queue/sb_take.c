@@ -118,6 +118,16 @@ static unsigned look_at(sb_broker *b, const sb_ring *r, const sb_leaf_ref *leaf,
   return sb_cell_of(word, leaf->gen) && takeable ? sb_cell_state(word) : SB_CELL_FREE;
 }
 
+/* The search needs a message that has left the memory. Counts a miss of a get or a consumer, once for each leaf. */
+static sb_status needs(sb_queue *q, const sb_lane *lane, unsigned state, uint64_t position) {
+  uint64_t leaf = position / SB_PAGE_CELLS + 1;
+  if (state == SB_CELL_ACQUIRED && q->missed != leaf) {
+    q->missed = leaf;
+    (void)SB_ADD(&q->shm->misses, 1, SB_RELAXED); /* relaxed: a statistic */
+  }
+  return sb_paged_want(q->c, &lane->ring, position);
+}
+
 /* Takes a cell before `end` that has `requeued` bits, the oldest one that can be taken. SB_EMPTY: there is none.
  * SB_DONE: the excess is gone. SB_GROW: it has left the memory. */
 static sb_status take_returned(sb_queue *q, sb_lane *lane, unsigned state, const sb_excess *excess, uint64_t end,
@@ -128,7 +138,7 @@ static sb_status take_returned(sb_queue *q, sb_lane *lane, unsigned state, const
   bool commits = SB_LOAD(&q->shm->staged, SB_RELAXED) != 0, staged = false;
   while (sb_requeued_next_near(q->c->b, lane, from, &leaf, &position) && position < end) {
     if (leaf.leaf == NULL) {
-      return sb_paged_want(q->c, &lane->ring, position);
+      return needs(q, lane, state, position);
     }
     unsigned is = commits ? look_at(q->c->b, &lane->ring, &leaf, position) : SB_CELL_FREE;
     from = position + 1;
@@ -188,7 +198,7 @@ static sb_status take_next(sb_queue *q, sb_lane *lane, unsigned state, const sb_
         continue;
       }
       if (found != SB_OK) {
-        status = found == SB_PAGED ? sb_paged_want(q->c, &lane->ring, at) : found;
+        status = found == SB_PAGED ? needs(q, lane, state, at) : found;
         break;
       }
     }

@@ -14,7 +14,7 @@ from shmbroker_cli.options import BrokerOption, JsonOption
 from shmbroker_cli.output import console, print_json
 from shmbroker_cli.session import connected
 from shmbroker_cli.signals import Stopper, until_told_to_stop
-from shmbroker_cli.top.fields import CHANNELS, CLIENTS, EXCHANGES, QUEUES, TABLES
+from shmbroker_cli.top.fields import CHANNELS, CLIENTS, CONSUMERS, EXCHANGES, MEMORY, QUEUES, TABLES
 from shmbroker_cli.top.keyboard import Keyboard
 from shmbroker_cli.top.model import Sample, Snapshot, compare, take_sample
 from shmbroker_cli.top.screen import Screen, draw, headline
@@ -30,6 +30,8 @@ class TableName(StrEnum):
     EXCHANGES = EXCHANGES
     CHANNELS = CHANNELS
     CLIENTS = CLIENTS
+    CONSUMERS = CONSUMERS
+    MEMORY = MEMORY
 
 
 def _sort_index(table: str, name: str | None) -> int:
@@ -59,7 +61,10 @@ def top(
     broker: BrokerOption = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Watch queues, exchanges, channels and clients live; without a terminal, print one snapshot."""
+    """Watch queues, exchanges, channels, clients, consumers and stored queues live.
+
+    Without a terminal, print one snapshot.
+    """
     view = View(table=table.value, sort=_sort_index(table.value, sort), reverse=reverse, text=filter_text)
     live = (
         sys.stdin is not None

@@ -29,6 +29,7 @@ def _field(title: str, *, name: str = "", short: str = "", text: bool = False) -
 
 
 QUEUES, EXCHANGES, CHANNELS, CLIENTS = "queues", "exchanges", "channels", "clients"
+CONSUMERS, MEMORY = "consumers", "memory"
 
 TABLES = {
     QUEUES: (
@@ -73,6 +74,30 @@ TABLES = {
         _field("memory"),
         _field("shared", name="memory_shared"),
         _field("age"),
+    ),
+    CONSUMERS: (
+        _field("queue", text=True),
+        _field("connection", short="conn"),
+        _field("pid"),
+        _field("waits for", text=True),
+        _field("stalled"),
+        _field("unacked", short="unack"),
+        _field("prefetch", short="pref"),
+        _field("delivered", short="deliv"),
+        _field("scan lag", short="lag"),
+        _field("watermark", short="wmark"),
+    ),
+    MEMORY: (
+        _field("queue", text=True),
+        _field("direct"),
+        _field("head"),
+        _field("pending", short="pend"),
+        _field("acquired", short="acq"),
+        _field("scheduled", name="scheduled_bytes", short="sched"),
+        _field("away"),
+        _field("hits"),
+        _field("misses", short="miss"),
+        _field("watermark", short="wmark"),
     ),
 }
 """The tables by name, in the order in which the key `e` shows them. The first column has the names of the rows."""

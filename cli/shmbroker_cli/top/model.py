@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import shmbroker
 from shmbroker_cli.exchanges import flags
 from shmbroker_cli.processes import ProcessFacts, ProcessId, cpu_percent, look_at, process_of
-from shmbroker_cli.top.fields import CHANNELS, CLIENTS, EXCHANGES, QUEUES
+from shmbroker_cli.top.fields import CHANNELS, CLIENTS, CONSUMERS, EXCHANGES, MEMORY, QUEUES
+from shmbroker_cli.top.waiting import ConsumerRow, MemoryRow, consumer_row, memory_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -30,6 +31,7 @@ class Sample:
         connections: About each connection.
         processes: What the operating system says of the processes that have the connections; a process that it does not
             show is missing.
+        consumers: About each consumer, and each call of `get` that waits.
     """
 
     taken: float
@@ -39,6 +41,7 @@ class Sample:
     channels: Sequence[shmbroker.ChannelInfo] = ()
     connections: Sequence[shmbroker.ConnectionInfo] = ()
     processes: Mapping[ProcessId, ProcessFacts] = field(default_factory=dict)
+    consumers: Sequence[shmbroker.ConsumerInfo] = ()
 
 
 @dataclass(frozen=True)
@@ -149,7 +152,7 @@ class ClientRow:
     age: float | None
 
 
-AnyRow = Row | ExchangeRow | ChannelRow | ClientRow
+AnyRow = Row | ExchangeRow | ChannelRow | ClientRow | ConsumerRow | MemoryRow
 
 
 @dataclass(frozen=True)
@@ -162,6 +165,8 @@ class Snapshot:
         exchanges: Its exchanges.
         channels: Its channels.
         clients: The processes of its connections.
+        consumers: Its consumers.
+        memory: Its stored queues.
     """
 
     broker: shmbroker.BrokerStatistics
@@ -169,6 +174,8 @@ class Snapshot:
     exchanges: tuple[ExchangeRow, ...] = ()
     channels: tuple[ChannelRow, ...] = ()
     clients: tuple[ClientRow, ...] = ()
+    consumers: tuple[ConsumerRow, ...] = ()
+    memory: tuple[MemoryRow, ...] = ()
 
     def table(self, name: str) -> tuple[AnyRow, ...]:
         """Return the rows of a table.
@@ -181,6 +188,8 @@ class Snapshot:
             EXCHANGES: self.exchanges,
             CHANNELS: self.channels,
             CLIENTS: self.clients,
+            CONSUMERS: self.consumers,
+            MEMORY: self.memory,
         }
         return tables[name]
 
@@ -207,6 +216,7 @@ def take_sample(connection: shmbroker.Connection, broker: str) -> Sample:
         channels=connection.channels(),
         connections=connections,
         processes=look_at(map(process_of, connections)),
+        consumers=connection.consumers(),
     )
 
 
@@ -238,6 +248,8 @@ def compare(before: Sample | None, now: Sample) -> Snapshot:
         tuple(map(_exchange_row, now.exchanges)),
         tuple(_channel_row(one, channels.get((one.connection, one.number)), seconds) for one in now.channels),
         tuple(_client_rows(now, before.processes if before else {})),
+        tuple(map(consumer_row, now.consumers)),
+        tuple(memory_row(name, queue.memory) for name, queue in now.queues.items() if queue.memory is not None),
     )
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 from rich import box
@@ -80,11 +81,12 @@ def headline(snapshot: Snapshot) -> Text:
     used, limit = byte_count(broker.memory_used), byte_count(broker.memory_limit)
     keeper = broker.housekeeper_pid or "none"
     state = "" if broker.memory_state == "normal" else f" ({broker.memory_state.upper()})"
+    stalled = f"   STALLED {broker.stalled}" if broker.stalled else ""
     return _line(
         f"broker {printable(broker.name)}   memory {used} of {limit}{state}   "
         f"connections {broker.connection_count}   channels {snapshot.channel_count}   "
         f"exchanges {len(snapshot.exchanges)}   processes {broker.process_count}   "
-        f"housekeeper {keeper}   rescues {broker.rescues}{_store(broker.store)}",
+        f"housekeeper {keeper}   rescues {broker.rescues}{stalled}{_store(broker.store)}",
         "bold",
     )
 
@@ -140,10 +142,15 @@ def _size(count: int | None) -> str:
     return shown(None if count is None else byte_count(count))
 
 
+def _size_of(name: str, row: Any) -> str:  # noqa: ANN401 (a MemoryRow)
+    return _size(getattr(row, name))
+
+
 def _channel(row: Any) -> str:  # noqa: ANN401 (a ChannelRow)
     return str(row.channel) if row.channel else f"{row.count} idle"
 
 
+_SIZES = ("direct", "head", "pending", "acquired", "scheduled_bytes", "away")
 _SPECIAL: dict[str, Callable[[Any], str]] = {
     "bytes": lambda row: byte_count(row.bytes),
     "exchange": lambda row: printable(called(row.exchange)),
@@ -151,6 +158,8 @@ _SPECIAL: dict[str, Callable[[Any], str]] = {
     "channel": _channel,
     "memory": lambda row: _size(row.memory),
     "memory_shared": lambda row: _size(row.memory_shared),
+    **{name: functools.partial(_size_of, name) for name in _SIZES},
+    "stalled": lambda row: shown(None if row.stalled is None else duration(row.stalled)),
     "age": lambda row: shown(None if row.age is None else duration(row.age)),
 }
 

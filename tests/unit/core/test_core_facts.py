@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -138,6 +139,30 @@ def test_the_statistics_of_a_queue(core: CoreConnection, patched: pytest.MonkeyP
     assert core.queue_statistics(4) is None
 
 
+@pytest.mark.parametrize("away", [True, False])
+def test_the_memory_of_a_queue(core: CoreConnection, patched: pytest.MonkeyPatch, *, away: bool) -> None:
+    """What the regions lack to the bytes of the queue is in the store only, unless they say that nothing is."""
+    facts, regions = native.ffi.new("sb_queue_facts *"), native.ffi.new("sb_regions *")
+    facts.bytes, facts.delivered, facts.misses = 1000, 50, 8
+    names = ("direct", "head", "pending", "acquired", "scheduled")
+    sizes = {name: number for number, name in enumerate(names, start=1)}
+    for name, number in sizes.items():
+        setattr(regions, name, number)
+    regions.watermark, regions.has_watermark = 128, away
+    patched.setattr(core, "_description", {3: facts}.get)
+    patched.setattr(core, "_regions", {3: regions}.get)
+    found = core.queue_statistics(3, in_full=True)
+    assert found is not None
+    expected = {"away": 985, "watermark": 128} if away else {"away": 0, "watermark": None}
+    assert found.memory == statistics.QueueMemory(**sizes, hits=42, misses=8, **expected)
+    assert found.memory.total == 15
+    facts.delivered, facts.bytes = 7, 3  # beside traffic
+    beside = core.queue_statistics(3, in_full=True)
+    assert beside is not None
+    assert beside.memory is not None
+    assert (beside.memory.hits, beside.memory.away) == (0, 0)
+
+
 # ---- consumers and connections ----
 
 
@@ -151,11 +176,38 @@ def consumer(**facts: int) -> dict[str, int]:
         "prefetch": 5,
         "unacked": 6,
         "delivered": 7,
+        "reached": 11,
+        "watermark": 64,
+        "lag": 100,
+        "waits_for": 2,
     } | facts
 
 
 COUNTED, DIRECT = 1, 2
 STATES = ["removed", "not_interested", "interested", "notified", "non_acquiring", "unknown"]
+
+
+def test_a_consumer_without_progress(core: CoreConnection, other_calls: Callable[..., None]) -> None:
+    """It tells since when, and whether the housekeeper has warned; what is not known is None."""
+    now = time.monotonic_ns()
+    unknown = 2**64 - 1
+    given = [
+        consumer(flags=COUNTED, still_ns=now - 5 * native.NANOSECONDS, told=1, waits_for=3),
+        consumer(flags=COUNTED, told=1, waits_for=1, reached=unknown, watermark=unknown, lag=0),
+    ]
+
+    def consumers_of(_handle: object, _slot: int, facts: Any, _room: int) -> int:  # noqa: ANN401
+        for number, one in enumerate(given):
+            for name, value in one.items():
+                setattr(facts[number], name, value)
+        return len(given)
+
+    other_calls(sb_queue_consumers=consumers_of)
+    still, other = core.consumers(9, "q")
+    assert (still.waits_for, still.stalled) == ("dispatch", True)
+    assert 5 <= still.stalled_seconds <= 5 + (time.monotonic_ns() - now) / native.NANOSECONDS
+    assert (other.waits_for, other.stalled, other.stalled_seconds) == ("producer", False, 0.0)
+    assert (other.reached, other.watermark, other.scan_lag) == (None, None, None)
 
 
 def test_consumers_and_calls_that_wait(core: CoreConnection, other_calls: Callable[..., None]) -> None:
@@ -179,7 +231,7 @@ def test_consumers_and_calls_that_wait(core: CoreConnection, other_calls: Callab
     assert core.consumers(9, "q") == [
         statistics.ConsumerInfo(
             queue="q", connection=1, channel=2, pid=3, state=STATES[state], priority=-4, prefetch=5, unacked=6,
-            delivered=7, waiting=not flags & COUNTED,
+            delivered=7, waiting=not flags & COUNTED, waits_for="load", reached=11, watermark=64, scan_lag=100,
         )
         for flags, state in expected
     ]  # fmt: skip
