@@ -53,6 +53,15 @@ class BasicProperties(native.Properties):
 _OCTETS = tuple(bytes((value,)) for value in range(256))
 NAMES = BasicProperties.__match_args__
 NO_PROPERTIES = BasicProperties()
+_TRANSIENT = 1
+
+
+def is_transient(properties: object) -> bool:
+    """Whether a message with these properties is lost with the memory, in a stored queue as well.
+
+    That is so if ``delivery_mode`` is 1. ``sb_properties_are_transient`` of the core decides in the same way.
+    """
+    return isinstance(properties, BasicProperties) and properties.delivery_mode == _TRANSIENT
 
 
 def encode(properties: BasicProperties, most: int = _MAX_ENCODED) -> bytes:

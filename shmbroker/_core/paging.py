@@ -57,19 +57,19 @@ def may_leave(queue: CoreQueue) -> bool:
     return bool(slow.sb_store_may_leave(queue.handle))
 
 
-def leave(queue: CoreQueue, lane: int, ahead: int, most: int) -> int:
+def leave(queue: CoreQueue, end: int, ahead: int, most: int) -> int:
     """Lets leaves of a lane leave the memory, the newest ones first. Only for the storekeeper, after a commit.
 
     Args:
         queue: the queue.
-        lane: any sequence number of the lane.
+        end: a sequence number of the lane. No leaf leaves that ends behind it; the store has all messages before it.
         ahead: the first so many messages after the head stay.
         most: how many leaves may leave.
 
     Returns:
         How many have left.
     """
-    return int(slow.sb_store_leave(queue.handle, lane, ahead, most))
+    return int(slow.sb_store_leave(queue.handle, end, ahead, most))
 
 
 def absent(queue: CoreQueue, sequence: int, end: int) -> Absent | None:

@@ -72,6 +72,9 @@ class Storekeeper:
     Args:
         path: the path of the broker's memory.
         database: the store, opened for writing; the caller closes it.
+
+    Attributes:
+        passed: how many transient messages the last turn has met, and left out.
     """
 
     def __init__(self, path: str, database: Database) -> None:
@@ -94,6 +97,7 @@ class Storekeeper:
         self._queues = -1  # which queues are followed, as `Look.queues`
         self._everything = True  # whether all that the memory has counts as changed
         self._serves = False
+        self.passed = 0
 
     def begin(self) -> bool:
         """Becomes the storekeeper, unless there is another one; reads which queues the store has.
@@ -172,6 +176,8 @@ class Storekeeper:
                 commits, passes = self._core.await_commits(), passes + 1
                 self._pass(batch, written, self._look())
             for one in written.queues:
+                if not self._room.is_ample and one.wants_transients:
+                    one.write_transients(batch)
                 one.write_rest(batch)
             began = time.monotonic_ns()
         if written.messages:
@@ -181,6 +187,7 @@ class Storekeeper:
         self._core.turn_end(turn)
         self._writing().catch_up()
         self._everything = False
+        self.passed = sum(one.passed for one in written.queues)
         self._end(written)
         return written.messages
 
@@ -203,8 +210,12 @@ class Storekeeper:
             self._follow()
             self._queues = seen.queues
         places = set(seen.work)
-        found = (one for place, one in self._following.items() if everything or place in places or one.needs_turn)
+        found = (one for place, one in self._following.items() if everything or place in places or self._awaits(one))
         return [one for one in found if not (one.lies_only_in_memory and self._room.suffices())]
+
+    def _awaits(self, one: Following) -> bool:
+        """Whether a turn has to look into a queue, even if it has nothing new to store."""
+        return one.needs_turn or (not self._room.is_ample and one.wants_transients)
 
     def _write_topology(self, batch: Batch, written: _Written) -> bool:
         """Writes what is no message: the topology, the records of queues, and that queues were deleted.
@@ -251,7 +262,7 @@ class Storekeeper:
         """Lets messages leave the memory if it is short, else keeps limits, and loads what consumers need next.
 
         Returns:
-            Whether messages were loaded or evicted: there may be more to do soon.
+            Whether messages were loaded or evicted, or are to be written first: there may be more to do soon.
 
         Raises:
             StoreError: the store cannot be written, or is damaged.
@@ -260,7 +271,7 @@ class Storekeeper:
             return False  # the last turn failed
         followed = list(self._following.values())
         left = self._room.make(followed, self._writing().settle)
-        if self._room.load_wished(followed):
+        if self._room.load_wished(followed) or self._room.awaits_transients(followed):
             return True
         if left > 0:
             return False
@@ -373,6 +384,8 @@ class Storekeeper:
             OutOfMemory: the memory of the broker is too small for the messages.
         """
         found = self._stored_queues()
+        with self._writing().turn() as batch:
+            batch.drop_transient()  # the memory that they belonged to is gone
         with self._database.read() as transaction:
             reader = Reader(self._database, transaction)
             for number, record in found.items():

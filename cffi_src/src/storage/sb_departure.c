@@ -3,7 +3,7 @@
 
 #include "sb_peek.h"
 
-/* True if a message of the leaf has a timer, is not stored, or cannot be read; or if all of them together have more bytes
+/* True if a message of the leaf has a timer, or cannot be read; or if all of them together have more bytes
  * than the memory can be expected to have room for at once, when they come back. */
 static bool keeps_some(sb_broker *b, const sb_leaf_ref *ref) {
   uint64_t bytes = 0, most = SB_LOAD(&b->header->memory_limit, SB_RELAXED) / SB_LEAF_SHARE;
@@ -16,7 +16,7 @@ static bool keeps_some(sb_broker *b, const sb_leaf_ref *ref) {
     }
     sb_message_shm m = sb_peek_message(b, slot);
     bytes += m.body_length;
-    if (m.expires_ns != 0 || (m.flags & SB_MESSAGE_TRANSIENT) != 0 || bytes > most) {
+    if (m.expires_ns != 0 || bytes > most) {
       return true;
     }
   }

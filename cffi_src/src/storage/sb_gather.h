@@ -29,13 +29,19 @@
 #include "sb_queue.h"
 #include "sb_row.h"
 
+/* Which messages a row gets: those that survive the loss of the memory, those that do not (their delivery_mode is 1), or
+ * both. */
+typedef enum { SB_GATHER_DURABLE = 0, SB_GATHER_TRANSIENT = 1, SB_GATHER_ALL = 2 } sb_gather_which;
+
 /* Where a row is written, and what is known of it then. */
 typedef struct {
   char *heads, *bodies;
   uint64_t heads_size, bodies_size; /* the bytes that there are; after SB_FULL: those that the first message needs */
   uint64_t heads_length, bodies_length;
-  uint64_t first;   /* position */
-  uint64_t staged;  /* bit i: the cell at first + i is STAGED */
+  uint64_t first;     /* position */
+  uint64_t staged;    /* bit i: the cell at first + i is STAGED */
+  uint64_t transient; /* bit i: the message at first + i does not survive, whether the row has it or not */
+  sb_gather_which which;
   uint32_t count;   /* messages; 0: there is no row */
   uint32_t flags;   /* SB_ROW_... */
   uint32_t damaged; /* messages that were left out, since their header or their parts are damaged */
@@ -44,7 +50,7 @@ typedef struct {
 } sb_gathering;
 
 /* Gathers a row from *position on, of one leaf at most, and advances *position. `end`: a position up to which all cells
- * are filled. SB_FULL: not even the first message fits the buffers. SB_CORRUPT: the ring is damaged. */
+ * are filled. SB_GATHER_TRANSIENT: passes leaves that have no such message, and sets `first`. SB_FULL: not even the first message fits the buffers. SB_CORRUPT: the ring is damaged. */
 sb_status sb_gather_row(sb_queue *q, uint64_t *position, uint64_t end, sb_gathering *g);
 
 #endif
