@@ -12,6 +12,10 @@
  *      message groups, last values, a sort key, one that is non-destructive, and one that tracks (sb_queue_tracks), since
  *      its hints are corrected by what the cells say. So does a leaf with a message that has a timer, and one whose bodies
  *      have more than a SB_LEAF_SHARE of the memory.
+ *  I134 a leaf leaves only if the store has its transient messages as well. The storekeeper knows from which position on
+ *      it has left some out, and lets no leaf leave that ends behind it. It has to know: to read the properties of 64 messages
+ *      beside their consumers costs more than all else that a departure looks at. A storekeeper that has just begun takes
+ *      it that the store has none of those that are in the memory, and writes them again.
  *
  * Ordering pairs: P45 of sb_paged.h.
  *

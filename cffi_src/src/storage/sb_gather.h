@@ -4,13 +4,15 @@
  * What: the queue itself is the list of what the store lacks. A stored queue has a position `stored` in each lane: what
  * was appended before it is in the store, or ended before it had to be. The storekeeper gathers rows (sb_row.h) from
  * `stored` to the tail, writes them in one transaction, and then advances `stored`. A message that ended meanwhile is
- * never written. For what changed before `stored`, see sb_changed.h.
+ * never written. For what changed before `stored`, see sb_changed.h. A transient message, whose delivery_mode is 1, is left
+ * out: it ends with the memory. The storekeeper gathers it later, if its leaf has to leave the memory (I134 of
+ * sb_departure.h).
  *
  * Layout: `stored` of sb_queue_shm and sb_lane_shm: a position.
  *
  * Invariants:
  *  I121 `stored` of a lane is advanced only after the transaction was synced that has all messages before it. Of a
- *      position before `stored` the store has the row, unless the message ended.
+ *      position before `stored` the store has the row, unless the message ended, or is transient.
  *  I122 a STAGED cell is in no row: its commit is undecided, or not carried out. The storekeeper remembers such a
  *      position, and gathers it in a later turn. The next storekeeper finds it when it looks at everything
  *      (I120 of sb_changed.h).
