@@ -39,9 +39,15 @@ class Transients:
         return bool(self._lacking)
 
     def begin_afresh(self, lanes: Iterable[Lane]) -> None:
-        """Notes that the store may lack any: this storekeeper does not know what the one before has written."""
+        """Notes that the store may lack any: this storekeeper does not know what the one before has written.
+
+        Args:
+            lanes: the lanes of the queue. What was appended to one behind ``stored`` is gathered in this turn.
+        """
         for lane in lanes:
-            self.lacks(lane.stored >> rows.LANE_SHIFT << rows.LANE_SHIFT)
+            zero = lane.stored >> rows.LANE_SHIFT << rows.LANE_SHIFT
+            if lane.stored > zero:
+                self.lacks(zero)
 
     def lacks(self, sequence: int) -> None:
         """Notes that the store lacks the message with a sequence number."""

@@ -445,7 +445,7 @@ def test_an_examination_reads_them(small: Stored, tmp_path: Path) -> None:
     with small.database.environment.begin(write=True) as transaction, transaction.cursor(db=table) as cursor:
         assert cursor.first()
         cursor.put(cursor.key(), cursor.value()[:-1] + b"\0")
-    with pytest.raises(shmbroker.exceptions.StoreError, match="damaged: the heads of queue 1 at 0"):
+    with pytest.raises(shmbroker.exceptions.StoreError, match="damaged: the heads of queue 1 at "):
         checked(tmp_path)
 
 
