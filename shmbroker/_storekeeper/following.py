@@ -39,7 +39,7 @@ class Following:
         self.ids = Remembering(core, queue, number)
         self.recorded: object = None  # the settings that the record in the store has; None: there is no record
         self.transients = Transients(core, queue, number)
-        self.passed = 0  # transient messages that this turn has met and left out
+        self.passed = 0  # transient messages that this turn has left out, or has written later
         self.saw_ends = False  # whether this turn found that a message ended, perhaps because another queue got it
         self.size = 0  # bytes of bodies that this turn has gathered
         self._core = core
@@ -155,8 +155,8 @@ class Following:
             self._write_one(batch, sequence)
 
     def write_transients(self, batch: Batch) -> None:
-        """Writes the transient messages that the store lacks. A step after all messages were gathered."""
-        self.transients.write(batch, self._reached)
+        """Writes transient messages that the store lacks. A step after all messages were gathered."""
+        self.passed += self.transients.write(batch, self._reached)
 
     def _left_out(self, row: Gathered) -> int:
         """Notes the transient messages that a row was gathered without; returns how many there are."""

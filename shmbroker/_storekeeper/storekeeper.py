@@ -74,7 +74,7 @@ class Storekeeper:
         database: the store, opened for writing; the caller closes it.
 
     Attributes:
-        passed: how many transient messages the last turn has met, and left out.
+        passed: how many transient messages the last turn has left out, or has written since the memory is short.
     """
 
     def __init__(self, path: str, database: Database) -> None:
@@ -178,7 +178,7 @@ class Storekeeper:
                 commits, passes = self._core.await_commits(), passes + 1
                 self._pass(batch, written, self._look())
             for one in written.queues:
-                if not self._room.is_ample and one.wants_transients:
+                if self._writes_transients and one.wants_transients:
                     one.write_transients(batch)
                 one.write_rest(batch)
             began = time.monotonic_ns()
@@ -217,7 +217,12 @@ class Storekeeper:
 
     def _awaits(self, one: Following) -> bool:
         """Whether a turn has to look into a queue, even if it has nothing new to store."""
-        return one.needs_turn or (not self._room.is_ample and one.wants_transients)
+        return one.needs_turn or (self._writes_transients and one.wants_transients)
+
+    @property
+    def _writes_transients(self) -> bool:
+        """Whether turns write transient messages. What is left of a full disk is for those that are removed."""
+        return not self._room.is_ample and not self._disk.is_full
 
     def _write_topology(self, batch: Batch, written: _Written) -> bool:
         """Writes what is no message: the topology, the records of queues, and that queues were deleted.
@@ -273,7 +278,8 @@ class Storekeeper:
             return False  # the last turn failed
         followed = list(self._following.values())
         left = self._room.make(followed, self._writing().settle)
-        if self._room.load_wished(followed) or self._room.awaits_transients(followed):
+        awaits = self._writes_transients and self._room.awaits_transients(followed)
+        if self._room.load_wished(followed) or awaits:
             return True
         if left > 0:
             return False

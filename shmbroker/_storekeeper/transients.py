@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from shmbroker._core.storing import CoreStorekeeper, Lane
     from shmbroker.storage.batch import Batch
 
+MOST = 16 << 20
+"""So many bytes of them are written in a turn: durable messages of the next one are waited for."""
+
 
 class Transients:
     """Which transient messages of a queue the store lacks: those from a sequence number of each lane on.
@@ -62,20 +65,27 @@ class Transients:
         """The sequence number up to which the store has all messages of a lane, with the transient ones."""
         return min(lane.stored, self._lacking.get(lane.stored >> rows.LANE_SHIFT, lane.stored))
 
-    def write(self, batch: Batch, reached: Mapping[int, int]) -> None:
-        """Writes those that the store lacks.
+    def write(self, batch: Batch, reached: Mapping[int, int], most: int = MOST) -> int:
+        """Writes those that the store lacks; returns how many.
 
         Args:
-            batch: the batch of the turn.
+            batch: the batch of the turn. If the turn fails, the next one begins afresh.
             reached: by lane, up to where the turn has gathered the other messages.
+            most: bytes of bodies, after which the rest is left to the next turn.
         """
-        for lane, first in self._lacking.items():
+        count = size = 0
+        for lane, first in list(self._lacking.items()):
             at, end = first, reached.get(lane, 0)
-            while at < end:
+            while at < end and size < most:
                 row = self._core.gather(self._queue, at, end, storing.TRANSIENT)
                 if row.messages:
                     behind_leaf = rows.leaf_of(row.first) + rows.LEAF
                     batch.end_transient(self._number, row.first, behind_leaf - row.first)
                     batch.put_row(self._number, row.first, row.heads, row.bodies, transient=True)
+                    count, size = count + row.messages, size + len(row.bodies)
                 at = row.behind
-        self._lacking.clear()  # if the turn fails, the next one begins afresh
+            if at < end:
+                self._lacking[lane] = at
+            else:
+                del self._lacking[lane]
+        return count

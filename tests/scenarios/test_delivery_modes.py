@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from scenario_support.lasting import LEAF, Lasting, absent
-from scenario_support.observing import assert_counts, texts
+from scenario_support.observing import assert_counts, await_counts, texts
 
 from shmbroker import BasicProperties
 
@@ -76,6 +76,21 @@ def test_nobody_waits_while_the_storekeeper_is_stopped(lasting: Lasting) -> None
     assert_counts(queue, message_count=2, ready=2, scheduled=0, delivering=0)
 
 
+def test_a_dead_message_keeps_its_mode(lasting: Lasting) -> None:
+    """The copies that the housekeeper makes are as transient as the messages that were rejected."""
+    dead = lasting.connection.queue("dead", durable=True)
+    queue = lasting.connection.queue("q", durable=True, dead_letter_exchange="", dead_letter_routing_key="dead")
+    queue.put(b"A", properties=TRANSIENT)
+    queue.put(b"B", properties=LASTING)
+    for message in (queue.get(timeout=WATCHDOG), queue.get(timeout=WATCHDOG)):
+        message.reject()
+    await_counts(dead, ready=2)
+    queue.put(b"C")  # and so what came before is on the disk
+    lasting.restart()
+    assert texts(lasting.queue("dead").browse()) == ["B"]
+    assert texts(lasting.queue().browse()) == ["C"]
+
+
 def test_more_than_the_memory(lasting: Lasting) -> None:
     """A producer of transient messages waits for room only until leaves have left. All come in one order with others.
 
@@ -103,5 +118,6 @@ def test_the_loss_of_more_than_the_memory(lasting: Lasting) -> None:
     fill(queue, COUNT + LEAF, 2 * COUNT)
     assert taken(queue, len(before)) == before
     assert taken(queue, COUNT - LEAF) == [*range(COUNT + LEAF, 2 * COUNT)]
+    queue.put(b"last")  # and so the acknowledgements are on the disk
     lasting.restart()
-    assert len(lasting.queue()) == 0
+    assert texts(lasting.queue().browse()) == ["last"]

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import io
 import queue as standard_queue
@@ -11,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import shmbroker
-from shmbroker import transfer
+from shmbroker import aio, transfer
 from shmbroker._core import paging
 from shmbroker._storekeeper.examination import checked
+from shmbroker._storekeeper.transients import Transients
 from shmbroker.storage import rows
 from tests.unit.storage.conftest import Stored
 
@@ -174,9 +176,8 @@ def test_a_message_that_lies_in_parts(stored: Stored) -> None:
 
 
 def test_a_message_keeps_its_mode(stored: Stored) -> None:
-    """When it is moved, copied or dead-lettered into another queue."""
-    stored.connection.queue("dead", durable=True)
-    queue = stored.connection.queue("q", durable=True, dead_letter_exchange="", dead_letter_routing_key="dead")
+    """When it is moved or copied into another queue."""
+    queue = stored.connection.queue("q", durable=True)
     other = stored.connection.queue("other", durable=True)
     for body in (b"move", b"copy"):
         queue.put(body, timeout=0, properties=TRANSIENT)
@@ -263,6 +264,25 @@ def test_a_commit_of_transient_messages_does_not_wait(stored: Stored) -> None:
     assert bodies(stored.connection.queue("q", passive=True)) == [b"2", b"3", b"4", b"5"]
     stored.restart()
     assert bodies(stored.connection.queue("q", passive=True)) == [b"4"]
+
+
+def test_tasks_do_not_wait(stored: Stored) -> None:
+    """As calls of threads do not: a put, a batch, a confirm, a commit."""
+
+    async def main() -> None:
+        async with await aio.connect(stored.name) as connection:
+            queue = await connection.queue("q", durable=True)
+            await queue.put(b"1", properties=TRANSIENT)
+            assert await queue.put_many([b"2", b"3"], properties=TRANSIENT) == 2
+            channel = await connection.channel()
+            assert await channel.publish_confirmed("", "q", b"4", TRANSIENT) == 1
+            commits = await connection.channel()
+            await commits.tx_select()
+            await commits.basic_publish("", "q", b"5", TRANSIENT)
+            await commits.tx_commit()
+
+    asyncio.run(main())
+    assert bodies(stored.connection.queue("q", passive=True)) == [b"1", b"2", b"3", b"4", b"5"]
 
 
 # ---- what the storekeeper writes ----
@@ -391,6 +411,32 @@ def test_a_queue_that_keeps_its_messages_writes_none(small: Stored) -> None:
         assert not small.keeper.make_room()
     assert not small.keeper._room.is_ample  # noqa: SLF001
     assert rows_of(small, rows.TRANSIENT) == 0
+
+
+def test_a_turn_writes_some_of_them(small: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next turns write the others: durable messages wait for no turn of half the memory."""
+    monkeypatch.setattr(Transients.write, "__defaults__", (2 * LEAF * len(BODY),))
+    queue = small.connection.queue("q", durable=True)
+    for _ in range(7):
+        queue.put_many([BODY] * LEAF, properties=TRANSIENT)
+    small.keeper.turn()
+    small.keeper._room._used = 0.5  # noqa: SLF001 - as after a look
+    for written in (2, 4, 6, 7, 7):
+        small.keeper.turn()
+        assert rows_of(small, rows.TRANSIENT) == written
+        assert small.keeper.passed == (2 * LEAF if written < 7 else small.keeper.passed)
+    assert small.keeper.passed == 0
+
+
+def test_a_full_disk_gets_none(small: Stored) -> None:
+    """The room that is left is for removals."""
+    queue = small.connection.queue("q", durable=True)
+    queue.put(b"1", properties=TRANSIENT)
+    small.keeper._disk.is_full = True  # noqa: SLF001
+    for used, written in ((0.8, 0), (0.8, 1)):
+        small.keeper._room._used = used  # noqa: SLF001 - as after a look
+        small.keeper.turn()  # at whose end it looks at the disk, which has room
+        assert rows_of(small, rows.TRANSIENT) == written
 
 
 def test_a_leaf_with_one_that_was_not_written_stays(small: Stored) -> None:
