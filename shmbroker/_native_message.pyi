@@ -114,6 +114,7 @@ class ConsumerCalls:
 class ChannelCalls:
     _publisher: Publisher | None
     _number: Callable[[], int] | None
+    _number_of_transient: Callable[[], int] | None
     def basic_publish(
         self,
         exchange: str,

@@ -78,6 +78,11 @@ def options_of(**given: Unpack[PutKeywords]) -> PutOptions:
     return NO_OPTIONS
 
 
+def is_awaited(given: PutKeywords) -> bool:
+    """Whether a put with these options waits until a stored queue has the message in the store."""
+    return not basic.is_transient(given.get("properties"))
+
+
 def fields_of(given: PutKeywords) -> PutFields:
     """Checks and encodes the options of a put.
 

@@ -28,6 +28,9 @@ _MAX_DIGITS = len(str(native.LONGEST_EXPIRATION_MS))
 class BasicProperties(native.Properties):
     """The fourteen properties of AMQP 0-9-1's basic class; ``None`` = not set.
 
+    A message with ``delivery_mode=1`` is transient: it ends with the memory of its broker, also in a stored queue, and
+    no publisher waits until it is on the disk.
+
     The publisher gives ``timestamp`` as a ``datetime`` (in UTC if it has no zone), a ``time.struct_time`` in UTC, or
     POSIX seconds as an ``int``. The consumer gets a ``datetime`` in UTC, in whole seconds.
     """
@@ -53,6 +56,15 @@ class BasicProperties(native.Properties):
 _OCTETS = tuple(bytes((value,)) for value in range(256))
 NAMES = BasicProperties.__match_args__
 NO_PROPERTIES = BasicProperties()
+_TRANSIENT = 1
+
+
+def is_transient(properties: object) -> bool:
+    """Whether a message with these properties is lost with the memory, in a stored queue as well.
+
+    That is so if ``delivery_mode`` is 1. ``sb_properties_are_transient`` of the core decides in the same way.
+    """
+    return isinstance(properties, BasicProperties) and properties.delivery_mode == _TRANSIENT
 
 
 def encode(properties: BasicProperties, most: int = _MAX_ENCODED) -> bytes:

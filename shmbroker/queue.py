@@ -20,7 +20,7 @@ from shmbroker._core.storing import is_stored
 from shmbroker._dataclasses import replace
 from shmbroker._process import connections
 from shmbroker._put_many import put_rest
-from shmbroker._put_options import PutKeywords, body_of, check_size, fields_of, options_of
+from shmbroker._put_options import PutKeywords, body_of, check_size, fields_of, is_awaited, options_of
 from shmbroker._session.queues import ClosedQueue
 from shmbroker._session.session import Session
 from shmbroker._setting_conflicts import check_together
@@ -78,10 +78,21 @@ class Queue(ManagedQueue):
         put = self._put_at_once_with
         status = put(body, fields, timeout)
         if status is not None:
-            self._put_slowly(body, timeout, status, fields)
+            self._put_slowly(body, timeout, status, fields, awaited=is_awaited(options))
 
-    def _put_slowly(self, body: Any, timeout: float | None, status: int, fields: PutFields | None = None) -> None:  # noqa: ANN401
-        """Puts a message that the compiled code did not put, for the reason ``status``; waits for room."""
+    def _put_slowly(
+        self,
+        body: Any,  # noqa: ANN401
+        timeout: float | None,
+        status: int,
+        fields: PutFields | None = None,
+        *,
+        awaited: bool = True,
+    ) -> None:
+        """Puts a message that the compiled code did not put, for the reason ``status``; waits for room.
+
+        ``awaited``: whether the call waits for the store, if the queue is stored.
+        """
         data, size = body_of(body)
         until = native.deadline(timeout)
         if size > native.MAX_BODY:
@@ -92,7 +103,7 @@ class Queue(ManagedQueue):
             if status > 0 and status != native.REJECTED:  # a message that the queue rejects may become a dead letter
                 self._core.put_failed(status, size, until)
             self._core.put_with(data, size, NO_OPTIONS if fields is None else PutOptions(*fields), until)
-        self._core.await_store(0 if timeout == 0 else until)
+        self._core.await_store(until if timeout != 0 and awaited else 0)
 
     def put_nowait(self, body: Any, **options: Any) -> None:  # noqa: ANN401
         """Puts a message as :meth:`put` does, without waiting for room."""
@@ -122,22 +133,24 @@ class Queue(ManagedQueue):
         if done != len(wanted):
             with self._core_connection.memory_waits:
                 done = put_rest(self._core, self._put_many, wanted, done, options, until)
-        self._core.await_store(0 if timeout == 0 else until)
+        self._core.await_store(until if timeout != 0 and is_awaited(given) else 0)
         return done
 
     def _reserve_with(self, size: Any, timeout: float | None, given: PutKeywords) -> Reserved:  # noqa: ANN401
         """Makes a reservation that the compiled code does not make, for its size or its options; called by C."""
         until = native.deadline(timeout)
-        return Reserved(self._core, check_size(size), 0 if timeout == 0 else until, options_of(**given))
+        room_until = 0 if timeout == 0 else until
+        return Reserved(self._core, check_size(size), room_until, options_of(**given), awaited=is_awaited(given))
 
     def _reserve_slowly(self, size: int, until: int, *options: Any) -> Reserved:  # noqa: ANN401
         """Makes a reservation that the compiled code could not begin at once; called by C."""
         key, priority, properties = options
-        return Reserved(self._core, size, until, options_of(key=key, priority=priority, properties=properties))
+        given = PutKeywords(key=key, priority=priority, properties=properties)
+        return Reserved(self._core, size, until, options_of(**given), awaited=is_awaited(given))
 
-    def _take_over(self, record: bytes, until: int, writable: native.Writable | None) -> Reserved:
+    def _take_over(self, record: bytes, until: int, writable: native.Writable | None, awaited: bool) -> Reserved:  # noqa: FBT001 (called by C)
         """Makes a reservation of one that the compiled code has begun; called by C."""
-        return Reserved.of(self._core, until, record, writable)
+        return Reserved.of(self._core, until, record, writable, awaited=awaited)
 
     # ---- getting ----
 

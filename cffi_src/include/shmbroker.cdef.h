@@ -912,6 +912,9 @@ bool sb_broker_store_refuses(sb_broker *b);
 bool sb_queue_is_stored(const sb_queue *q);
 /* The same, and publishers wait for that. */
 bool sb_queue_waits_for_store(const sb_queue *q);
+/* Whether a publisher waits until the store has a message with these options. NULL: it has none. One that is transient, since
+ * its delivery_mode is 1, is not waited for. */
+bool sb_put_waits_for_store(const sb_queue *q, const sb_put_options *options);
 /* sb_store_ask returns the number of a turn of the storekeeper that has all changes which the caller has made; when that
  * turn is done they are in the store, and synced. sb_store_await waits until it is. SB_TIMEOUT, SB_INTERRUPTED,
  * SB_STOPPING: why it ended earlier. */
@@ -967,19 +970,25 @@ void sb_store_advance(sb_queue *q, uint64_t sequence);
 typedef struct {
   uint64_t low, high, number;
 } sb_store_id;
-/* A row of the store (sb_row.h). The caller gives the buffers and their sizes. `ids`: room for 64, or NULL. */
+/* Which messages a row gets: those that survive the loss of the memory, those that do not since their delivery_mode is 1, or
+ * both. */
+enum { SB_STORE_DURABLE, SB_STORE_TRANSIENT, SB_STORE_ALL };
+/* A row of the store (sb_row.h). The caller gives the buffers, their sizes and `which`. `ids`: room for 64, or NULL. */
 typedef struct {
   char *heads, *bodies;
   uint64_t heads_size, bodies_size;
   uint64_t heads_length, bodies_length;
-  uint64_t
-      staged; /* bit i: the message at the sequence number of the call plus i belongs to a commit that is not carried out */
+  uint64_t first;     /* the sequence number at which the row begins: that of the call, unless which is TRANSIENT */
+  uint64_t staged;    /* bit i: the message at first + i belongs to a commit that is not carried out */
+  uint64_t transient; /* bit i: that message does not survive, whether the row has it or not */
+  uint32_t which;
   uint32_t count, damaged; /* messages in the row, and damaged ones that are not; count 0: there is no row */
   sb_store_id *ids;        /* the ids of messages in the row, without their numbers, if the queue remembers ids */
   uint32_t id_count;
 } sb_store_row;
-/* Copies messages from *sequence on into a row, and advances *sequence; `end`: at most the tail. SB_FULL: the sizes are
- * now those that the next message needs. SB_CORRUPT. */
+/* Copies messages from *sequence on into a row, of one leaf at most, and advances *sequence; `end`: at most the tail. With
+ * SB_STORE_TRANSIENT it passes leaves that have no such message. SB_FULL: the sizes are now those that the next message
+ * needs. SB_CORRUPT. */
 sb_status sb_store_gather(sb_queue *q, uint64_t *sequence, uint64_t end, sb_store_row *row);
 /* What changed in a queue: `span` sequence numbers from `first` on. whole: all their messages ended. Else bit i of `ended`:
  * that of first + i did; bit i of `live`: it is there, and no commit is about to bring it; bit i of `returned`: that, and it
@@ -1026,10 +1035,11 @@ void sb_store_resumed(sb_queue *q);
 /* ---- messages that are in the store, and not in the memory (sb_departure.h) ---- */
 
 /* The storekeeper. sb_store_may_leave: whether messages of the queue may leave the memory. sb_store_leave lets up to `most`
- * leaves of the lane of a sequence number leave, the newest ones first, and none of the first `ahead` messages after the
- * head. Everything that the storekeeper has collected must be committed. Returns how many have left. *expiring: those of
- * them that have messages which expire, *count of them, in the room for `most`; may be NULL. Nobody else knows their timers:
- * the storekeeper lets such a leaf come back when one of its messages has expired. */
+ * leaves of a lane leave, the newest ones first, of those that end at or before the sequence number `end`, and none of
+ * the first `ahead` messages after the head. Everything that the storekeeper has collected must be committed, and the
+ * transient messages before `end` as well. Returns how many have left. *expiring: those of them that have messages which
+ * expire, *count of them, in the room for `most`; may be NULL. Nobody else knows their timers: the storekeeper lets such a
+ * leaf come back when one of its messages has expired. */
 typedef struct {
   uint64_t sequence;   /* the first one of the leaf */
   uint64_t expires_ns; /* when the first of its messages expires, of the monotonic clock */
@@ -1037,7 +1047,7 @@ typedef struct {
 bool sb_store_may_leave(sb_queue *q);
 /* A leaf whose bodies have more bytes than this share of the memory stays: it could not come back. */
 enum { SB_LEAF_SHARE = 8 };
-uint32_t sb_store_leave(sb_queue *q, uint64_t lane, uint64_t ahead, uint32_t most, sb_expiring *expiring,
+uint32_t sb_store_leave(sb_queue *q, uint64_t end, uint64_t ahead, uint32_t most, sb_expiring *expiring,
                         uint32_t *count);
 /* A call that needs a message which is not in the memory returns SB_GROW. sb_store_wanting finds the queue and the sequence
  * number that such a call of this process needed last; asked again, it finds none. */

@@ -7,7 +7,8 @@
 
 typedef struct {
   PyObject_HEAD PyObject *publisher; /* NULL or None: only Python publishes, since the channel is closed or in a tx */
-  PyObject *number;                  /* NULL or None; else called for the number of the message that was published */
+  /* NULL or None; else called for the number of the message that was published, or of one that is transient */
+  PyObject *number, *number_of_transient;
 } ChannelCalls;
 
 /* The arguments of basic_publish, in their order. */
@@ -54,11 +55,13 @@ static bool read_arguments(PyObject **to, PyObject *const *arguments, Py_ssize_t
   return true;
 }
 
-static PyObject *number_of(const ChannelCalls *self) {
-  if (self->number == NULL || self->number == Py_None) {
+static PyObject *number_of(const ChannelCalls *self, PyObject *properties) {
+  PyObject *number = self->number;
+  if (number == NULL || number == Py_None) {
     Py_RETURN_NONE;
   }
-  PyObject *number = Py_NewRef(self->number), *found = PyObject_CallNoArgs(number);
+  if (self->number_of_transient != NULL && sb_mode_is_transient(properties)) number = self->number_of_transient;
+  PyObject *found = PyObject_CallNoArgs(Py_NewRef(number));
   Py_DECREF(number);
   return found;
 }
@@ -72,7 +75,7 @@ static PyObject *channel_publish(PyObject *object, PyObject *const *arguments, P
   PyObject *publisher = self->publisher;
   bool fast = publisher != NULL && Py_IS_TYPE(publisher, sb_publisher_type) && sb_is_good_timeout(given[TIMEOUT]);
   if (fast && sb_publish(publisher, given[EXCHANGE], given[ROUTING_KEY], given[BODY], given[PROPERTIES]) == SB_OK) {
-    return number_of(self);
+    return number_of(self, given[PROPERTIES]);
   }
   PyErr_Clear(); /* that of a bad timeout: Python checks it again, and raises */
   return PyObject_CallMethodObjArgs(object, publish_slowly, given[EXCHANGE], given[ROUTING_KEY], given[BODY],
@@ -85,12 +88,14 @@ static int calls_traverse(PyObject *object, visitproc visit, void *arg) {
   Py_VISIT(Py_TYPE(object));
   Py_VISIT(((ChannelCalls *)object)->publisher);
   Py_VISIT(((ChannelCalls *)object)->number);
+  Py_VISIT(((ChannelCalls *)object)->number_of_transient);
   return 0;
 }
 
 static int calls_clear(PyObject *object) {
   Py_CLEAR(((ChannelCalls *)object)->publisher);
   Py_CLEAR(((ChannelCalls *)object)->number);
+  Py_CLEAR(((ChannelCalls *)object)->number_of_transient);
   return 0;
 }
 
@@ -126,6 +131,7 @@ static PyMethodDef calls_methods[] = {
 static PyMemberDef calls_members[] = {
     {"_publisher", T_OBJECT, offsetof(ChannelCalls, publisher), 0, NULL},
     {"_number", T_OBJECT, offsetof(ChannelCalls, number), 0, NULL},
+    {"_number_of_transient", T_OBJECT, offsetof(ChannelCalls, number_of_transient), 0, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 static PyType_Slot calls_slots[] = {

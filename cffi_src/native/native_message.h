@@ -196,6 +196,8 @@ bool sb_channel_names(void);
 bool sb_properties_encode(PyObject *properties, char *buffer, sb_put_options *options);
 /* True if properties that sb_properties_encode has encoded have headers. */
 bool sb_properties_have_headers(PyObject *properties);
+/* True if such properties, or None, have the delivery_mode 1. */
+bool sb_mode_is_transient(PyObject *properties);
 /* Called once, after sb_properties_type was set. False: an exception is set. */
 bool sb_properties_names(void);
 /* Only for a record that does not contain its body. Returns the tag that sb_view_begin takes (shmbroker.cdef.h); if the

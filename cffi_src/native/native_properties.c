@@ -291,6 +291,11 @@ bool sb_properties_have_headers(PyObject *object) {
   return headers != NULL && headers != Py_None;
 }
 
+bool sb_mode_is_transient(PyObject *object) {
+  PyObject *mode = object != Py_None ? ((const Properties *)object)->values[DELIVERY_MODE] : NULL;
+  return mode != NULL && mode != Py_None && PyLong_AsLong(mode) == 1;
+}
+
 /* ---- the type ---- */
 
 #define MEMBER(name, index) {name, T_OBJECT, offsetof(Properties, values) + (index) * sizeof(PyObject *), 0, NULL}

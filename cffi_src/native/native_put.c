@@ -18,7 +18,7 @@ int sb_put_at_once(void *handle, PyObject *body, const sb_put_options *options) 
   char *bytes;
   Py_ssize_t length;
   if (!PyBytes_CheckExact(body) || PyBytes_AsStringAndSize(body, &bytes, &length) < 0 || length > SHORT_BODY ||
-      sb_queue_waits_for_store(handle)) { /* Python waits for the store */
+      sb_put_waits_for_store(handle, options)) { /* Python waits for the store */
     return -1;
   }
   return (int)(options == NULL ? sb_queue_put(handle, bytes, (uint64_t)length)
@@ -26,7 +26,7 @@ int sb_put_at_once(void *handle, PyObject *body, const sb_put_options *options) 
 }
 
 /* put_with(body, (ttl, delay, priority, key, properties)[, timeout]): puts without waiting. Returns None, or the status;
- * -1: Python must put, since the body is not bytes, or is too long, or the queue is stored. Times are in seconds, 0 = none. */
+ * -1: Python must put, since the body is not bytes, or is too long, or the caller waits for the store. Times are in seconds, 0 = none. */
 static PyObject *sender_put_with(PyObject *object, PyObject *const *arguments, Py_ssize_t given) {
   if (!sb_expect_timeout(arguments, given, 2)) {
     return NULL;
@@ -34,8 +34,7 @@ static PyObject *sender_put_with(PyObject *object, PyObject *const *arguments, P
   PyObject *body = arguments[0], *key, *properties;
   double ttl, delay;
   unsigned char priority;
-  if (!PyBytes_CheckExact(body) || PyBytes_Size(body) > SHORT_BODY ||
-      sb_queue_waits_for_store(((Sender *)object)->handle)) {
+  if (!PyBytes_CheckExact(body) || PyBytes_Size(body) > SHORT_BODY) {
     return PyLong_FromLong(-1);
   }
   if (!PyArg_ParseTuple(arguments[1], "ddbSS", &ttl, &delay, &priority, &key, &properties)) {
@@ -48,6 +47,9 @@ static PyObject *sender_put_with(PyObject *object, PyObject *const *arguments, P
                             .key_length = (uint32_t)PyBytes_Size(key),
                             .properties = PyBytes_AsString(properties),
                             .properties_length = (uint32_t)PyBytes_Size(properties)};
+  if (sb_put_waits_for_store(((Sender *)object)->handle, &options)) {
+    return PyLong_FromLong(-1);
+  }
   return outcome(
       sb_queue_put_with(((Sender *)object)->handle, PyBytes_AsString(body), (uint64_t)PyBytes_Size(body), &options));
 }

@@ -20,7 +20,7 @@ typedef struct {
   sb_queue *handle;
   sb_reservation r;
   uint64_t size, until;
-  bool entered, begun;
+  bool entered, begun, waits; /* waits: the end of the block waits for the store */
 } Reserving;
 
 PyTypeObject *sb_reserving_type, *sb_writable_type;
@@ -66,6 +66,7 @@ static bool begin(Reserving *self) {
   }
   sb_in_flight_begin(self->connection);
   self->begun = true;
+  self->waits = sb_put_waits_for_store(self->handle, &options);
   self->writable = sb_writable(self->r.body, (Py_ssize_t)self->size);
   self->memory = self->writable != NULL ? PyMemoryView_FromObject(self->writable) : NULL;
   return self->memory != NULL;
@@ -109,7 +110,8 @@ static PyObject *taken_over(Reserving *self) {
   PyObject *until = PyLong_FromUnsignedLongLong(self->until);
   if (record != NULL && until != NULL) {
     slow = PyObject_CallMethodObjArgs(self->queue, known[TAKE_OVER], record, until,
-                                      self->writable != NULL ? self->writable : Py_None, NULL);
+                                      self->writable != NULL ? self->writable : Py_None,
+                                      self->waits ? Py_True : Py_False, NULL);
   }
   Py_XDECREF(record);
   Py_XDECREF(until);
@@ -130,8 +132,7 @@ static PyObject *reserving_exit(PyObject *object, PyObject *const *arguments, Py
       return NULL;
     }
     Py_CLEAR(self->memory);
-    bool stored = sb_queue_waits_for_store(self->handle); /* Python waits for the store */
-    if (arguments[0] == Py_None && alone && !stored && sb_reservation_publish(self->handle, &self->r) == SB_OK) {
+    if (arguments[0] == Py_None && alone && !self->waits && sb_reservation_publish(self->handle, &self->r) == SB_OK) {
       self->begun = false;
       Py_CLEAR(self->writable);
       return sb_in_flight_end(self->connection, Py_NewRef(Py_None));

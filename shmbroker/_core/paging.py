@@ -81,12 +81,12 @@ def may_leave(queue: CoreQueue) -> bool:
     return bool(slow.sb_store_may_leave(queue.handle))
 
 
-def leave(queue: CoreQueue, lane: int, ahead: int, most: int) -> Left:
+def leave(queue: CoreQueue, end: int, ahead: int, most: int) -> Left:
     """Lets leaves of a lane leave the memory, the newest ones first. Only for the storekeeper, after a commit.
 
     Args:
         queue: the queue.
-        lane: any sequence number of the lane.
+        end: a sequence number of the lane. No leaf leaves that ends behind it; the store has all messages before it.
         ahead: the first so many messages after the head stay.
         most: how many leaves may leave.
 
@@ -94,7 +94,7 @@ def leave(queue: CoreQueue, lane: int, ahead: int, most: int) -> Left:
         What has left.
     """
     expiring, count = ffi.new("sb_expiring[]", most), ffi.new("uint32_t *")
-    left = int(slow.sb_store_leave(queue.handle, lane, ahead, most, expiring, count))
+    left = int(slow.sb_store_leave(queue.handle, end, ahead, most, expiring, count))
     return Left(left, [Expiring(int(one.sequence), int(one.expires_ns)) for one in expiring[0 : count[0]]])
 
 

@@ -160,14 +160,25 @@ class Reservation(native.Finalized):
 
 
 class Reserved(Reservation):
-    """A reservation as a context manager: the end of the block publishes it, or drops it if the block raises."""
+    """A reservation as a context manager: the end of the block publishes it, or drops it if the block raises.
 
-    def __init__(self, queue: CoreQueue, size: int, until: int, options: PutOptions) -> None:
+    Args:
+        queue: the queue.
+        size: the length of the body.
+        until: the deadline; 0: the reservation waits for nothing.
+        options: the options of the put.
+        awaited: whether the end of the block waits for the store, if the queue is stored.
+    """
+
+    def __init__(self, queue: CoreQueue, size: int, until: int, options: PutOptions, *, awaited: bool = True) -> None:
         super().__init__(queue, size, until)
         self._options = options
+        self._awaited = awaited
 
     @classmethod
-    def of(cls, queue: CoreQueue, until: int, record: bytes, writable: native.Writable | None) -> Self:
+    def of(
+        cls, queue: CoreQueue, until: int, record: bytes, writable: native.Writable | None, *, awaited: bool = True
+    ) -> Self:
         """Makes an object for a reservation that compiled code has begun, and has counted as a call in flight.
 
         The object takes over when the compiled code sets `_entered`. A signal handler may raise before that, and then
@@ -178,8 +189,9 @@ class Reserved(Reservation):
             until: the deadline.
             record: the `sb_reservation` of the core, as bytes.
             writable: its memory; ``None``: it has none yet.
+            awaited: as for the class.
         """
-        one = cls(queue, 0, until, NO_OPTIONS)
+        one = cls(queue, 0, until, NO_OPTIONS, awaited=awaited)
         ffi.memmove(one._pointer, record, len(record))
         one._size = one._pointer.size
         one._writable = writable
@@ -201,5 +213,5 @@ class Reserved(Reservation):
                 self.commit()
         finally:
             self.end()
-        if kind is None:
+        if kind is None and self._awaited:
             self._queue.await_store(self._until)

@@ -77,24 +77,33 @@ class Change(NamedTuple):
     returned: int
 
 
+DURABLE, TRANSIENT, ALL = slow.SB_STORE_DURABLE, slow.SB_STORE_TRANSIENT, slow.SB_STORE_ALL
+"""Which messages a row gets: those that survive the loss of the memory, those that do not, or both."""
+
+
 class Gathered(NamedTuple):
     """A row that was gathered.
 
     Attributes:
+        first: the sequence number at which it begins.
         messages: how many it has; 0: there is no row.
         behind: the sequence number to continue at.
         heads: room for a checksum, then the heads. Valid until the next call.
         bodies: room for a checksum, then the bodies. Valid until the next call.
         staged: sequence numbers of messages of a commit that is not carried out.
+        transient: bit i is set if the message with the sequence number ``first`` + i is there, and does not survive,
+            whether the row has it or not.
         damaged: how many messages were left out, since they are damaged.
         ids: the hashes of the duplicate ids of its messages, if the queue remembers ids.
     """
 
+    first: int
     messages: int
     behind: int
     heads: memoryview
     bodies: memoryview
     staged: tuple[int, ...]
+    transient: int
     damaged: int
     ids: tuple[bytes, ...]
 
@@ -224,14 +233,21 @@ class CoreStorekeeper:
         self._most_changes *= 2
         self._changes = ffi.new("sb_store_change[]", self._most_changes)
 
-    def gather(self, queue: CoreQueue, sequence: int, end: int) -> Gathered:
+    def gather(self, queue: CoreQueue, sequence: int, end: int, which: int = DURABLE) -> Gathered:
         """Copies messages from a sequence number on into a row, of one leaf at most.
+
+        Args:
+            queue: the queue.
+            sequence: the first sequence number.
+            end: the last one, exclusive.
+            which: DURABLE, ALL or TRANSIENT. With TRANSIENT, leaves without such messages are passed.
 
         Raises:
             CorruptSegment: the ring of the queue is damaged.
         """
         self._sequence[0] = sequence
         row = self._row
+        row.which = which
         while True:
             with ffi.from_buffer(self._heads) as heads, ffi.from_buffer(self._bodies) as bodies:
                 row.heads, row.heads_size = heads + self._room, len(self._heads) - self._room
@@ -246,11 +262,13 @@ class CoreStorekeeper:
         if status != native.OK:
             native.raise_for(status, f"queue {queue.name!r}")
         return Gathered(
+            int(row.first),
             row.count,
             int(self._sequence[0]),
             memoryview(self._heads)[: self._room + row.heads_length],
             memoryview(self._bodies)[: self._room + row.bodies_length],
-            tuple(sequence + at for at in range(_ROW) if row.staged >> at & 1),
+            tuple(row.first + at for at in range(_ROW) if row.staged >> at & 1),
+            int(row.transient),
             row.damaged,
             tuple(found for found, _ in _unpacked(self._row_ids, row.id_count)) if row.id_count else (),
         )

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from shmbroker._core import paging, storing
 from shmbroker._storekeeper.remembering import Remembering
+from shmbroker._storekeeper.transients import Transients
 from shmbroker.storage import rows
 
 if TYPE_CHECKING:
@@ -29,11 +31,15 @@ class Following:
     def __init__(self, core: CoreStorekeeper, queue: CoreQueue, number: int, *, known: bool) -> None:
         settings = queue.settings()[0]
         self._is_transient = settings.exclusive or not settings.durable
+        # A queue that is not durable is removed by a start as a whole: its rows need not tell their messages apart.
+        self._which = storing.ALL if self._is_transient else storing.DURABLE
         self._wrote = known
         self.queue = queue
         self.number = number
         self.ids = Remembering(core, queue, number)
         self.recorded: object = None  # the settings that the record in the store has; None: there is no record
+        self.transients = Transients(core, queue, number)
+        self.passed = 0  # transient messages that this turn has left out, or has written later
         self.saw_ends = False  # whether this turn found that a message ended, perhaps because another queue got it
         self.size = 0  # bytes of bodies that this turn has gathered
         self._core = core
@@ -58,6 +64,16 @@ class Following:
         """Whether the next turn has to look here, even if the queue has nothing new to store."""
         return self.has_staged or self.ids.needs_turn
 
+    @property
+    def may_leave(self) -> bool:
+        """Whether messages of the queue may leave the memory."""
+        return paging.may_leave(self.queue)
+
+    @property
+    def wants_transients(self) -> bool:
+        """Whether transient messages have to be written before their leaves can leave the memory."""
+        return self.transients.some_lack and self.may_leave
+
     def begin(self, *, everything: bool) -> None:
         """Notes what the store has. The first step of a turn.
 
@@ -65,8 +81,11 @@ class Following:
             everything: whether everything counts as changed.
         """
         self.ids.begin(everything=everything)
-        self._changes, self.saw_ends, self.size = [], False, 0
-        self._stored = {lane.stored >> rows.LANE_SHIFT: lane.stored for lane in self._core.lanes(self.queue)}
+        self._changes, self.saw_ends, self.size, self.passed = [], False, 0, 0
+        lanes = self._core.lanes(self.queue)
+        self._stored = {lane.stored >> rows.LANE_SHIFT: lane.stored for lane in lanes}
+        if everything and not self._is_transient:
+            self.transients.begin_afresh(lanes)
         self._reached = dict(self._stored)
 
     def collect(self, *, everything: bool) -> None:
@@ -101,7 +120,7 @@ class Following:
         for lane in self._core.lanes(self.queue):
             at = self._reached.setdefault(lane.tail >> rows.LANE_SHIFT, lane.stored)
             while at < lane.tail:
-                row = self._core.gather(self.queue, at, lane.tail)
+                row = self._core.gather(self.queue, at, lane.tail, self._which)
                 self._staged.update(row.staged)
                 if row.messages:
                     batch.put_row(self.number, at, row.heads, row.bodies)
@@ -109,7 +128,9 @@ class Following:
                     self.ids.came(row.ids)
                 count += row.messages
                 self.size += len(row.bodies)
-                if row.behind - at > row.messages + len(row.staged):
+                passed = self._left_out(row)
+                self.passed += passed
+                if row.behind - at > row.messages + len(row.staged) + passed:
                     self.saw_ends = True
                     self.ids.ended()
                 at = row.behind
@@ -122,32 +143,54 @@ class Following:
             reached = self._collected[change.first >> rows.LANE_SHIFT]
             below = (1 << max(0, min(rows.LEAF, reached - change.first))) - 1
             if change.live & below:
-                members = batch.members(self.number, change.first)
-                for at in _bits(change.live & below & ~members):
+                members, transient = batch.members(self.number, change.first)
+                for at in _bits(self._lacking(change.first, change.live & below & ~(members | transient))):
                     self._write_one(batch, change.first + at)
                 for at in _bits(change.returned & below & members):
                     self._write_state(batch, change.first + at)
+                for at in _bits(change.returned & below & transient):
+                    self._write_state(batch, change.first + at, transient=True)
         for sequence in sorted(self._staged):
             self._staged.discard(sequence)  # it is added again if it is still staged
             self._write_one(batch, sequence)
 
-    def _gather_one(self, sequence: int) -> Gathered:
-        row = self._core.gather(self.queue, sequence, sequence + 1)
+    def write_transients(self, batch: Batch) -> None:
+        """Writes transient messages that the store lacks. A step after all messages were gathered."""
+        self.passed += self.transients.write(batch, self._reached)
+
+    def _left_out(self, row: Gathered) -> int:
+        """Notes the transient messages that a row was gathered without; returns how many there are."""
+        if self._which == storing.ALL or not row.transient:
+            return 0
+        self.transients.lacks(row.first + (row.transient & -row.transient).bit_length() - 1)
+        return row.transient.bit_count()
+
+    def _lacking(self, leaf: int, missing: int) -> int:
+        """Which messages of a leaf have to be written, of those that the store has not: the transient ones have not."""
+        if not missing or self._which == storing.ALL:
+            return missing
+        row = self._core.gather(self.queue, leaf, leaf + rows.LEAF, storing.DURABLE)
+        return missing & ~row.transient
+
+    def _gather_one(self, sequence: int, which: int) -> Gathered:
+        row = self._core.gather(self.queue, sequence, sequence + 1, which)
         self._staged.update(row.staged)
         return row
 
     def _write_one(self, batch: Batch, sequence: int) -> None:
-        row = self._gather_one(sequence)
+        row = self._gather_one(sequence, self._which)
         if row.messages:
             batch.put_row(self.number, sequence, row.heads, row.bodies)
             self.ids.came(row.ids)
+        elif row.transient:
+            self.transients.lacks_one_before(sequence)
         else:
             self.ids.ended()
 
-    def _write_state(self, batch: Batch, sequence: int) -> None:
-        row = self._gather_one(sequence)
+    def _write_state(self, batch: Batch, sequence: int, *, transient: bool = False) -> None:
+        row = self._gather_one(sequence, storing.ALL)
         if row.messages:
-            batch.put_returned(self.number, sequence, bytes(row.heads[_STATE_OF_ENTRY]))
+            batch.put_returned(self.number, sequence, bytes(row.heads[_STATE_OF_ENTRY]), transient=transient)
 
     def write_rest(self, batch: Batch) -> None:
         """Notes which sequence numbers the next messages get, and which ids the queue remembers."""

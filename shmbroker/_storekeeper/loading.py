@@ -185,7 +185,7 @@ class Loader:
         with database.read() as transaction:  # after the links were read (I129 of sb_paged.h)
             reader = Reader(database, transaction)
             for leaf in missing:
-                stored = [paging.Stored(*row) for row in reader.leaf(number, rows.leaf_of(leaf.sequence))]
+                stored = [paging.Stored(*row) for row in reader.whole_leaf(number, rows.leaf_of(leaf.sequence))]
                 added = sum(len(row.bodies) for row in stored)
                 if loaded and loaded + added > size:
                     break

@@ -71,7 +71,7 @@ def run(keeper: Storekeeper, ended: EndFlag) -> None:
                 said = error.text
                 sys.stderr.write(f"{said}; those that wait for the store go on waiting\n")
                 sys.stderr.flush()
-        seconds = LOADING_SECONDS if loads else BUSY_SECONDS if wrote else REST_SECONDS
+        seconds = LOADING_SECONDS if loads else BUSY_SECONDS if wrote or keeper.passed else REST_SECONDS
         status = keeper.rest(time.monotonic_ns() + int(seconds * native.NANOSECONDS), patient=bool(said))
         if status == native.STOPPING:
             break

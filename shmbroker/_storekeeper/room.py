@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 HIGH, LOW = 0.75, 0.6
 """Parts of the memory for messages: leaves leave above the one, until the use is below the other."""
 BEGIN = 0.4
-"""Above this part, messages that are not durable are written, so that their leaves can leave above the high mark."""
+"""Above this part, messages are written that are not durable, so that their leaves can leave above the high mark."""
 WINDOWS = 64 * rows.LEAF, 8 * rows.LEAF, rows.LEAF
 """So many messages of each lane stay behind its head; the next number holds if that leaves too little room."""
 SHORT = 1 / 4
@@ -90,6 +90,15 @@ class Room:
             self._look()
         return self._used < BEGIN
 
+    @property
+    def is_ample(self) -> bool:
+        """Whether transient messages of durable queues need not be written yet, by the last look."""
+        return self._used < BEGIN
+
+    def awaits_transients(self, queues: Iterable[Following]) -> bool:
+        """Whether the next turn has to write transient messages, so that their leaves can leave."""
+        return self._used >= HIGH and any(one.wants_transients for one in queues)
+
     def came(self, size: int) -> None:
         """Notes that so many bytes of bodies were put."""
         self._came += size
@@ -103,7 +112,7 @@ class Room:
         """
         if not self._is_short and not self._is_full():
             return 0
-        able = [one for one in queues if not one.has_staged and paging.may_leave(one.queue)]
+        able = [one for one in queues if not one.has_staged and one.may_leave]
         if not able:
             return 0
         commit()
@@ -120,7 +129,7 @@ class Room:
             gone, before = 0, self._used
             for one in queues:
                 for lane in self._core.lanes(one.queue):
-                    some = paging.leave(one.queue, lane.tail >> rows.LANE_SHIFT << rows.LANE_SHIFT, ahead, most)
+                    some = paging.leave(one.queue, one.transients.behind(lane), ahead, most)
                     gone += some.leaves
                     self._expiries.left(one, some.expiring)
             left += gone
@@ -149,7 +158,7 @@ class Room:
         A queue that has limits keeps its messages in the memory, but for those that left before it had them. These come
         back for a moment only, so this is done however full the memory is.
         """
-        able = [one.queue for one in queues if not paging.may_leave(one.queue)]
+        able = [one.queue for one in queues if not one.may_leave]
         return sum(self._keep_limit(queue) for queue in able) > 0
 
     def _keep_limit(self, queue: CoreQueue) -> bool:

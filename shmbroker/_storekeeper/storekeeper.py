@@ -73,6 +73,9 @@ class Storekeeper:
     Args:
         path: the path of the broker's memory.
         database: the store, opened for writing; the caller closes it.
+
+    Attributes:
+        passed: how many transient messages the last turn has left out, or has written since the memory is short.
     """
 
     def __init__(self, path: str, database: Database) -> None:
@@ -96,6 +99,7 @@ class Storekeeper:
         self._queues = -1  # which queues are followed, as `Look.queues`
         self._everything = True  # whether all that the memory has counts as changed
         self._serves = False
+        self.passed = 0
 
     def begin(self) -> bool:
         """Becomes the storekeeper, unless there is another one; reads which queues the store has.
@@ -159,6 +163,8 @@ class Storekeeper:
     def _turn(self) -> int:
         turn = self._core.turn_begin()
         afresh, self._everything = self._everything, True  # unless this turn comes to its end
+        if afresh:
+            self._room.suffices()  # it has not looked yet
         written = _Written()
         with self._writing().turn() as batch:
             commits, passes = self._core.await_commits(), 1
@@ -174,6 +180,8 @@ class Storekeeper:
                 commits, passes = self._core.await_commits(), passes + 1
                 self._pass(batch, written, self._look())
             for one in written.queues:
+                if self._writes_transients and one.wants_transients:
+                    one.write_transients(batch)
                 one.write_rest(batch)
             began = time.monotonic_ns()
         if written.messages:
@@ -183,6 +191,7 @@ class Storekeeper:
         self._core.turn_end(turn)
         self._writing().catch_up()
         self._everything = False
+        self.passed = sum(one.passed for one in written.queues)
         self._end(written)
         return written.messages
 
@@ -205,8 +214,17 @@ class Storekeeper:
             self._follow()
             self._queues = seen.queues
         places = set(seen.work)
-        found = (one for place, one in self._following.items() if everything or place in places or one.needs_turn)
+        found = (one for place, one in self._following.items() if everything or place in places or self._awaits(one))
         return [one for one in found if not (one.lies_only_in_memory and self._room.suffices())]
+
+    def _awaits(self, one: Following) -> bool:
+        """Whether a turn has to look into a queue, even if it has nothing new to store."""
+        return one.needs_turn or (self._writes_transients and one.wants_transients)
+
+    @property
+    def _writes_transients(self) -> bool:
+        """Whether turns write transient messages. What is left of a full disk is for those that are removed."""
+        return not self._room.is_ample and not self._disk.is_full
 
     def _write_topology(self, batch: Batch, written: _Written) -> bool:
         """Writes what is no message: the topology, the records of queues, and that queues were deleted.
@@ -253,7 +271,7 @@ class Storekeeper:
         """Lets messages leave the memory if it is short, else keeps limits, and loads what expired or is needed next.
 
         Returns:
-            Whether messages were loaded or evicted: there may be more to do soon.
+            Whether messages were loaded or evicted, or are to be written first: there may be more to do soon.
 
         Raises:
             StoreError: the store cannot be written, or is damaged.
@@ -262,7 +280,8 @@ class Storekeeper:
             return False  # the last turn failed
         followed = list(self._following.values())
         left = self._room.make(followed, self._writing().settle)
-        if self._room.load_wished(followed):
+        awaits = self._writes_transients and self._room.awaits_transients(followed)
+        if self._room.load_wished(followed) or awaits:
             return True
         if left > 0:
             return False
@@ -378,6 +397,8 @@ class Storekeeper:
             OutOfMemory: the memory of the broker is too small for the messages.
         """
         found = self._stored_queues()
+        with self._writing().turn() as batch:
+            batch.drop_transient()  # the memory that they belonged to is gone
         with self._database.read() as transaction:
             reader = Reader(self._database, transaction)
             for number, record in found.items():

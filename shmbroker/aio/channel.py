@@ -149,7 +149,8 @@ class Channel:
     async def tx_commit(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109
         """Commits everything since the last commit in one atomic step."""
         await _until(functools.partial(self._sync.tx_commit, timeout=0), _AGAIN, timeout)
-        if timeout != 0:
+        transaction = self._sync._transaction  # noqa: SLF001
+        if timeout != 0 and (transaction is None or transaction.is_awaited):
             await self._session.synced(timeout)
 
     async def tx_rollback(self) -> None:

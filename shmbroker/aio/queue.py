@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import queue as standard_queue
-from typing import TYPE_CHECKING, Any, Literal, Self, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, cast, overload
 
 from shmbroker import exceptions
 from shmbroker._core import native
+from shmbroker._put_options import is_awaited
 from shmbroker._session.queues import core_of
 from shmbroker.aio.consumer import Consumer
 from shmbroker.aio.waiters import Turn
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
     from types import TracebackType
 
+    from shmbroker._put_options import PutKeywords
     from shmbroker.aio.session import LoopSession
     from shmbroker.management import QueuedMessage, Retried
     from shmbroker.message import Message, MessageBatch
@@ -49,11 +51,11 @@ class Queue:
                 raise
             size = memoryview(body).nbytes
             await self._wait_for_room(lambda: self._sync.put(body, timeout=0, **options), timeout, full, size)
-        await self._synced(timeout)
+        await self._synced(timeout, options)
 
-    async def _synced(self, timeout: float | None) -> None:  # noqa: ASYNC109
+    async def _synced(self, timeout: float | None, options: dict[str, Any]) -> None:  # noqa: ASYNC109
         """Waits until what was put into a stored queue is in the store; not with a timeout of 0."""
-        if timeout != 0 and core_of(self._sync).waits_for_store:
+        if timeout != 0 and core_of(self._sync).waits_for_store and is_awaited(cast("PutKeywords", options)):
             await self._session.synced(timeout)
 
     async def _wait_for_room(
@@ -102,7 +104,7 @@ class Queue:
                     raise
                 break
             done += 1
-        await self._synced(timeout)
+        await self._synced(timeout, options)
         return done
 
     # ---- getting ----

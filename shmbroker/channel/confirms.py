@@ -40,6 +40,11 @@ class Confirms:
         """Counts a message that was published, and is confirmed; returns its number."""
         return self._next
 
+    @property
+    def at_once_of_transient(self) -> Callable[[], int]:
+        """The same for a message that does not go into the store."""
+        return self._take
+
     def _take(self) -> int:
         """Counts a message whose confirm does not depend on a store; returns its number."""
         return self._next()
@@ -57,10 +62,21 @@ class Confirms:
             raise
         return number
 
-    def known(self, future: concurrent.futures.Future[int] | None, error: BaseException | None) -> int:
+    def known(
+        self,
+        future: concurrent.futures.Future[int] | None,
+        error: BaseException | None,
+        *,
+        transient: bool = False,  # noqa: ARG002 - there is no store
+    ) -> int:
         """Counts a message whose outcome is known, as :meth:`begin` and :meth:`end` do; returns its number.
 
         The message is never pending, so a signal handler that raises cannot leave it unconfirmed.
+
+        Args:
+            future: as for :meth:`begin`.
+            error: as for :meth:`end`.
+            transient: whether the message does not go into the store.
         """
         if isinstance(error, exceptions.NackError):
             self._nacked = True

@@ -20,7 +20,7 @@ from shmbroker.channel.declaring import Declaring
 from shmbroker.channel.deliveries import NO_ROUTE, Return
 from shmbroker.channel.stored_confirms import StoredConfirms
 from shmbroker.channel.transaction import Transaction
-from shmbroker.properties import BasicProperties
+from shmbroker.properties import BasicProperties, is_transient
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,7 +58,7 @@ class Sending(Declaring):
         if properties is not None and self._publisher is not None:
             publishing = self._session.publishing
             if publishing.publish_described(exchange, routing_key, body, properties) == native.OK:
-                number = self._number
+                number = self._number_of_transient if is_transient(properties) else self._number
                 return None if number is None else number()
         return self._publish(exchange, routing_key, body, properties, mandatory=mandatory, timeout=timeout)
 
@@ -93,7 +93,7 @@ class Sending(Declaring):
         if self._publisher is not None:
             publishing = self._session.publishing
             if publishing.publish_described(exchange, routing_key, body, properties) == native.OK:
-                self._confirmed(future, None)
+                self._confirmed(future, None, transient=is_transient(properties))
                 return future
         self._publish(exchange, routing_key, body, properties, mandatory=mandatory, timeout=timeout, future=future)
         return future
@@ -135,7 +135,7 @@ class Sending(Declaring):
             self._fail(error, reported=False)
             return number
         if routed or not mandatory:
-            return self._confirmed(future, None)
+            return self._confirmed(future, None, transient=is_transient(properties))
         return self._give_back(exchange, routing_key, bytes(data), properties, future)
 
     def _while_open(self, attempt: Callable[[int], T], until: int) -> T:
@@ -154,9 +154,11 @@ class Sending(Declaring):
                         raise
                 self._check_open()
 
-    def _confirmed(self, future: concurrent.futures.Future[int] | None, error: BaseException | None) -> int | None:
+    def _confirmed(
+        self, future: concurrent.futures.Future[int] | None, error: BaseException | None, *, transient: bool = False
+    ) -> int | None:
         """Counts a message whose outcome is known; returns its number, or ``None`` if not in confirm mode."""
-        return None if self._confirms is None else self._confirms.known(future, error)
+        return None if self._confirms is None else self._confirms.known(future, error, transient=transient)
 
     def _give_back(
         self,
@@ -225,6 +227,7 @@ class Sending(Declaring):
         if self._confirms is None:
             store_waits = self._session.store_waits
             self._confirms = Confirms() if store_waits is None else StoredConfirms(store_waits)
+            self._number_of_transient = self._confirms.at_once_of_transient
             self._number = self._confirms.at_once  # counts a message that was just published
 
     def wait_for_confirms(self, timeout: float | None = None) -> bool:
@@ -271,7 +274,7 @@ class Sending(Declaring):
         """Commits everything since the last commit in one atomic step, even if the process is killed during it.
 
         In a broker with a store, the call returns when all of it is in the store. With ``timeout=0`` it does not wait
-        for that.
+        for that, nor if it has nothing but messages with ``delivery_mode=1``.
 
         Raises:
             Timeout: it is done, and was not in the store in time.
@@ -291,7 +294,7 @@ class Sending(Declaring):
             raise refused(text) from error
         finally:
             self._give_back_from(transaction)  # also if a signal handler raised after the commit
-        if self._session.store_waits is not None and timeout != 0:
+        if self._session.store_waits is not None and timeout != 0 and transaction.is_awaited:
             syncing.wait(self._session.core, syncing.ask(self._session.core), until)
 
     @synchronous

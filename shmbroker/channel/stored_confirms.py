@@ -71,12 +71,19 @@ class StoredConfirms(Confirms):
             self._stored += 1
             self._exempt.discard(self._stored)
 
-    def known(self, future: concurrent.futures.Future[int] | None, error: BaseException | None) -> int:
+    def known(
+        self,
+        future: concurrent.futures.Future[int] | None,
+        error: BaseException | None,
+        *,
+        transient: bool = False,
+    ) -> int:
         """Counts a message that was published, or has ended with an error; returns its number.
 
-        With a future, this reports to the future: an error immediately, otherwise when the message is in the store.
+        With a future, this reports to the future: an error immediately, otherwise when the message is in the store. A
+        transient message is confirmed immediately.
         """
-        if error is not None:
+        if error is not None or transient:
             return super().known(future, error)
         if future is None:
             return self._published()

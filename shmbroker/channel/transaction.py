@@ -12,6 +12,7 @@ from shmbroker._core import native
 from shmbroker._core.transaction import Settlement, commit_waiting
 from shmbroker._process import locks
 from shmbroker.message import OPEN, REQUEUE, SETTLED
+from shmbroker.properties import is_transient
 
 if TYPE_CHECKING:
     from shmbroker._core.channel import CoreChannel
@@ -86,11 +87,13 @@ class Transaction:
 
     Attributes:
         returned: The mandatory messages that commits routed to no queue; the channel removes and returns them.
+        is_awaited: Whether the last commit is waited for until the store has it: not if it had transient messages only.
     """
 
     def __init__(self) -> None:
         self._lock = locks.lock()
         self._pending = _Pending()
+        self.is_awaited = True
         self.returned: collections.deque[Publish] = collections.deque()
 
     def _current(self) -> _Pending:
@@ -160,6 +163,8 @@ class Transaction:
         with self._lock:
             pending = self._current()
             pending.core = core
+            only_transient = all(is_transient(one.content.given) for one in pending.publishes)
+            self.is_awaited = bool(pending.settles) or not (pending.publishes and only_transient)
             settlements = [one for settle in pending.settles for one in settle.settlements]
             while True:
                 routed = [

@@ -11,19 +11,19 @@ that is as it was before the batch, they have the same effect each time.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from shmbroker.exceptions import StoreError
 from shmbroker.storage import leaves, rows
+from shmbroker.storage.row_tables import RowTables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
     import lmdb
 
     from shmbroker.storage.database import Database
 
-_ALL = (1 << rows.LEAF) - 1
 _CHANGE = struct.Struct("<BQQQII")  # which change, three numbers, the lengths of two texts, which follow
 _LENGTH = struct.Struct("<I")
 _MOST = 256 << 10  # bytes
@@ -69,7 +69,9 @@ class Batch:
 
     # ---- messages ----
 
-    def put_row(self, queue: int, first: int, heads: memoryview, bodies: memoryview) -> None:
+    def put_row(
+        self, queue: int, first: int, heads: memoryview, bodies: memoryview, *, transient: bool = False
+    ) -> None:
         """Writes a row. Both buffers begin with room for the checksum, which is filled in.
 
         Args:
@@ -77,27 +79,32 @@ class Batch:
             first: the sequence number of the row.
             heads: room for the checksum, then the heads.
             bodies: room for the checksum, then the bodies.
+            transient: whether its messages are for the time only in which the memory exists.
         """
         key = rows.key(queue, first)
         self.rows += len(heads) + len(bodies)
         for value in (heads, bodies):
             value[: rows.SEAL] = rows.seal_of(key, value[rows.SEAL :])
-        self._change(_PUT_ROW, queue, first, text=heads, other=bodies)
+        self._change(_PUT_ROW, queue, first, int(transient), text=heads, other=bodies)
 
-    def members(self, queue: int, leaf: int) -> int:
-        """Which messages of a leaf the store has: bit i stands for the sequence number ``leaf`` + i."""
+    def members(self, queue: int, leaf: int) -> tuple[int, int]:
+        """Which messages of a leaf the store has: those that survive, and the transient ones.
+
+        Bit i stands for the sequence number ``leaf`` + i.
+        """
         self.apply()
-        return self._tables.members(queue, leaf)
+        return self._tables.durable.members(queue, leaf), self._tables.transient.members(queue, leaf)
 
-    def put_returned(self, queue: int, sequence: int, entry: bytes) -> None:
+    def put_returned(self, queue: int, sequence: int, entry: bytes, *, transient: bool = False) -> None:
         """Notes the delivery count and the state of a message that has changed since its row was written.
 
         Args:
             queue: the number of the queue in the store.
             sequence: the sequence number of the message.
             entry: the fixed part of the message's head as it is now.
+            transient: whether the message is transient.
         """
-        self._change(_PUT_RETURNED, queue, sequence, text=entry)
+        self._change(_PUT_RETURNED, queue, sequence, int(transient), text=entry)
 
     def end_span(self, queue: int, first: int, span: int) -> None:
         """Removes all messages of a span of sequence numbers."""
@@ -116,6 +123,21 @@ class Batch:
     def end_from(self, queue: int, sequence: int) -> None:
         """Removes all messages of a lane from a sequence number on."""
         self._change(_END_FROM, queue, sequence)
+
+    def end_transient(self, queue: int, first: int, span: int) -> None:
+        """Removes the rows of transient messages that begin in a span of sequence numbers: they are written anew."""
+        self._change(_END_TRANSIENT, queue, first, span)
+
+    def drop_transient(self) -> None:
+        """Removes all transient messages of all queues: the memory that had them is gone."""
+        if not self.has_transient():
+            return
+        self._change(_DROP_TRANSIENT, 0)
+
+    def has_transient(self) -> bool:
+        """Whether the store has transient messages."""
+        self.apply()
+        return not self._tables.transient.is_empty
 
     # ---- duplicate ids ----
 
@@ -171,11 +193,11 @@ class _Tables:
 
     def __init__(self, database: Database, transaction: lmdb.Transaction) -> None:
         self._transaction = transaction
-        self._heads, self._bodies = database.names[b"heads"], database.names[b"bodies"]
-        self._ended, self._returned = database.names[b"ended"], database.names[b"returned"]
         self._tails, self._queues = database.names[b"tails"], database.names[b"queues"]
         self._topology, self._ids = database.names[b"topology"], database.names[b"ids"]
         self.leaves = leaves.Leaves(transaction, database.names[leaves.NAME])
+        self.durable = RowTables(database, transaction, rows.DURABLE, self.leaves)
+        self.transient = RowTables(database, transaction, rows.TRANSIENT, None)
 
     def apply(self, changes: rows.Bytes) -> None:
         view, at = memoryview(changes), 0
@@ -189,84 +211,32 @@ class _Tables:
             change(self, queue, first, second, view[at - other - length : at - other], view[at - other : at])
         self.leaves.flush()
 
-    def put_row(self, queue: int, first: int, _: int, heads: rows.Bytes, bodies: rows.Bytes) -> None:
-        key = rows.key(queue, first)
-        new = self._transaction.put(key, heads, db=self._heads, overwrite=False)
-        if not new:
-            self._transaction.put(key, heads, db=self._heads)
-        self._transaction.put(key, bodies, db=self._bodies)
-        self.leaves.add(queue, first, rows.row_of(heads[rows.SEAL :]), again=not new)
+    def _of(self, transient: int) -> RowTables:
+        return self.transient if transient else self.durable
 
-    def members(self, queue: int, leaf: int) -> int:
-        found = 0
-        for first, row in self._rows_in(queue, leaf, rows.LEAF):
-            found |= row.members << (first - leaf)
-        return found & _ALL
+    def put_row(self, queue: int, first: int, transient: int, heads: rows.Bytes, bodies: rows.Bytes) -> None:
+        self._of(transient).put_row(queue, first, heads, bodies)
 
-    def put_returned(self, queue: int, sequence: int, _: int, entry: rows.Bytes, _none: rows.Bytes) -> None:
-        key = rows.key(queue, sequence)
-        self._transaction.put(key, rows.sealed(key, entry), db=self._returned)
-        self.leaves.state(queue, sequence, waits=rows.waits(entry), expires=rows.expiry(entry) != 0)
+    def put_returned(self, queue: int, sequence: int, transient: int, entry: rows.Bytes, _none: rows.Bytes) -> None:
+        self._of(transient).put_returned(queue, sequence, entry)
 
     def end_span(self, queue: int, first: int, span: int, *_: rows.Bytes) -> None:
-        low, high = rows.key(queue, first), rows.key(queue, first + span)
-        for database in (self._heads, self._bodies, self._ended, self._returned):
-            self._remove(database, low, high)
-        self.leaves.end_span(queue, first, first + span)
+        self.durable.end_span(queue, first, span)
+        self.transient.end_span(queue, first, span)
+
+    def end_transient(self, queue: int, first: int, span: int, *_: rows.Bytes) -> None:
+        self.transient.end_span(queue, first, span)
 
     def end_cells(self, queue: int, leaf: int, ended: int, *_: rows.Bytes) -> None:
-        key = rows.key(queue, leaf)
-        found = self._transaction.get(key, db=self._ended)
-        before = 0 if found is None else int.from_bytes(rows.opened(key, found, "the ends"), "little")
-        ended |= before
-        left, removed = 0, []
-        for first, row in list(self._rows_in(queue, leaf, rows.LEAF)):
-            members = row.members << (first - leaf) & _ALL
-            if members & ~ended:
-                left |= members
-            else:
-                removed.append(row)
-                for database in (self._heads, self._bodies):
-                    self._transaction.delete(rows.key(queue, first), db=database)
-        if left & ended:
-            if ended & left != before:
-                self._transaction.put(key, rows.sealed(key, (ended & left).to_bytes(8, "little")), db=self._ended)
-        elif found is not None:
-            self._transaction.delete(key, db=self._ended)
-        self._forget_returned(queue, leaf, ended)
-        self.leaves.some_ended(queue, leaf, removed, left=left != 0, partly=bool(left & ended))
-
-    def _forget_returned(self, queue: int, leaf: int, ended: int) -> None:
-        with self._transaction.cursor(db=self._returned) as cursor:
-            there = cursor.set_range(rows.key(queue, leaf))
-            while there and bytes(cursor.key()) < rows.key(queue, leaf + rows.LEAF):
-                gone = ended >> (rows.sequence_in(cursor.key()) - leaf) & 1
-                there = cursor.delete() and bool(cursor.key()) if gone else cursor.next()
+        self.durable.end_cells(queue, leaf, ended)
+        self.transient.end_cells(queue, leaf, ended)
 
     def end_from(self, queue: int, sequence: int, *_: rows.Bytes | int) -> None:
-        self.end_span(queue, sequence, rows.behind_lane(sequence) - sequence)
-        leaf = rows.leaf_of(sequence)
-        if leaf != sequence:  # the ends of that leaf may be those of messages that were removed
-            key = rows.key(queue, leaf)
-            found = self._transaction.get(key, db=self._ended)
-            if found is not None:
-                kept = int.from_bytes(rows.opened(key, found, "the ends"), "little") & (1 << (sequence - leaf)) - 1
-                self._transaction.put(key, rows.sealed(key, kept.to_bytes(8, "little")), db=self._ended)
+        self.durable.end_from(queue, sequence)
+        self.transient.end_from(queue, sequence)
 
-    def _rows_in(self, queue: int, first: int, span: int) -> Iterator[tuple[int, rows.Row]]:
-        """Yields the rows that begin in a span: the sequence number of each, and its head."""
-        high = rows.key(queue, first + span)
-        with self._transaction.cursor(db=self._heads) as cursor:
-            there = cursor.set_range(rows.key(queue, first))
-            while there and (key := bytes(cursor.key())) < high:
-                yield rows.sequence_in(key), rows.row_of(rows.opened(key, cursor.value(), "the heads"))
-                there = cursor.next()
-
-    def _remove(self, database: Any, low: bytes, high: bytes) -> None:  # noqa: ANN401 - lmdb has no types
-        with self._transaction.cursor(db=database) as cursor:
-            there = cursor.set_range(low)
-            while there and bytes(cursor.key()) < high:
-                there = cursor.delete() and bool(cursor.key())
+    def drop_transient(self, *_: rows.Bytes | int) -> None:
+        self.transient.drop()
 
     def set_tail(self, queue: int, tail: int, *_: rows.Bytes | int) -> None:
         key = rows.key(queue, tail >> rows.LANE_SHIFT << rows.LANE_SHIFT)
@@ -277,10 +247,11 @@ class _Tables:
         self._transaction.put(key, rows.sealed(key, record), db=self._queues)
 
     def remove_queue(self, queue: int, *_: rows.Bytes | int) -> None:
+        for one in (self.durable, self.transient):
+            one.remove_queue(queue)
         low, high = rows.key(queue, 0), rows.key(queue + 1, 0)
-        tables = (self._heads, self._bodies, self._ended, self._returned, self._tails, self._queues, self._ids)
-        for database in tables:
-            self._remove(database, low, high)
+        for table in (self._tails, self._queues, self._ids):
+            self.durable.remove(table, low, high)
         self.leaves.forget(queue)
 
     def put_topology(self, _: int, _first: int, _second: int, text: rows.Bytes, _none: rows.Bytes) -> None:
@@ -309,7 +280,7 @@ class _Tables:
         for hashed, number in rows.unpacked_ids(added):
             key = rows.key_of_id(queue, number, hashed)
             self._transaction.put(key, rows.sealed(key, b""), db=self._ids)
-        self._remove(self._ids, rows.key(queue, 0), rows.key(queue, forgotten + 1))
+        self.durable.remove(self._ids, rows.key(queue, 0), rows.key(queue, forgotten + 1))
 
 
 # Where a change stands here is its number in the log.
@@ -324,8 +295,10 @@ _CHANGES: tuple[Callable[[_Tables, int, int, int, rows.Bytes, rows.Bytes], None]
     _Tables.remove_queue,
     _Tables.put_topology,
     _Tables.set_ids,
+    _Tables.end_transient,
+    _Tables.drop_transient,
 )
 (
     _PUT_ROW, _PUT_RETURNED, _END_SPAN, _END_CELLS, _END_FROM, _SET_TAIL, _PUT_QUEUE, _REMOVE_QUEUE, _PUT_TOPOLOGY,
-    _SET_IDS,
+    _SET_IDS, _END_TRANSIENT, _DROP_TRANSIENT,
 ) = range(len(_CHANGES))  # fmt: skip

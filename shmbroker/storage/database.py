@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import lmdb
 
 from shmbroker.exceptions import StoreError
-from shmbroker.storage import beside
+from shmbroker.storage import beside, rows
 from shmbroker.storage.place import Place
 from shmbroker.storage.verifying import verified
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
 
-FORMAT = 4
+FORMAT = 5
 """The format of the store: what the databases are named, and what their values mean."""
 NAMES = (
-    b"heads", b"bodies", b"leaves", b"ended", b"returned", b"queues", b"tails", b"topology", b"info", b"ids",
+    *rows.DURABLE, *rows.TRANSIENT, b"leaves", b"queues", b"tails", b"topology", b"info", b"ids",
 )  # fmt: skip
 _MAP = 1 << 40  # bytes of address space; the file grows only as it is written
 _LEAST_MAP = 1 << 28

@@ -23,11 +23,9 @@ MOST = 20
 """At most so many faults are described."""
 _OFTEN = 1024  # entries between two calls of the progress
 _SEQUENCE = 8  # bytes of a tail, and of the ends of a leaf
+_OF_ROWS = "the heads", "the bodies", "the ends", "the state of a message"
 _WHAT = {
-    b"heads": "the heads",
-    b"bodies": "the bodies",
-    b"ended": "the ends",
-    b"returned": "the state of a message",
+    **{name: text for names in (rows.DURABLE, rows.TRANSIENT) for name, text in zip(names, _OF_ROWS, strict=True)},
     b"queues": "the record",
     b"tails": "the tail",
     b"topology": "a record of the topology",
@@ -46,7 +44,7 @@ class Examination:
         problems: what is wrong, in words; at most :data:`MOST`, the last one says that there is more.
         queues: the records of the queues, by number.
         topology: the records of exchanges, bindings and address settings.
-        messages: how many messages the store has.
+        messages: how many messages the store has that survive the loss of the memory.
     """
 
     def __init__(self, database: Database, progress: Callable[[int, int], object]) -> None:
@@ -57,7 +55,8 @@ class Examination:
         self.topology: list[bytes] = []
         self.messages = 0
         self._tails: dict[tuple[int, int], int] = {}
-        self._ends: dict[tuple[int, int], int] = {}
+        self._ends: dict[tuple[rows.RowNames, int, int], int] = {}
+        self._names = rows.DURABLE  # the tables of rows that are read
 
     def run(self) -> None:
         """Reads the store; stops when :data:`MOST` faults are found."""
@@ -65,8 +64,11 @@ class Examination:
         with self._database.read() as transaction:
             self._total = sum(transaction.stat(names[name])["entries"] for name in _WHAT)
             try:
-                for name in (b"queues", b"topology", b"tails", b"ended", b"returned", b"heads", b"bodies", b"ids"):
+                for name in (b"queues", b"topology", b"tails", b"ids"):
                     self._read(transaction, name)
+                for self._names in (rows.DURABLE, rows.TRANSIENT):
+                    for name in (self._names.ended, self._names.returned, self._names.heads, self._names.bodies):
+                        self._read(transaction, name)
             except _EnoughError:
                 self.problems.append("there is more; the examination has ended")
         self._progress(self._done, self._total)
@@ -117,7 +119,7 @@ class Examination:
         queue, sequence = self._queue_of(key, "the ends"), rows.sequence_in(key)
         if sequence != rows.leaf_of(sequence) or len(value) != _SEQUENCE:
             raise StoreError(text=f"the ends of queue {queue} at {sequence} are those of no leaf")
-        self._ends[queue, sequence] = int.from_bytes(value, "little")
+        self._ends[self._names, queue, sequence] = int.from_bytes(value, "little")
 
     def _returned(self, _: lmdb.Transaction, key: bytes, value: memoryview) -> None:
         queue = self._queue_of(key, "the state of a message")
@@ -137,15 +139,16 @@ class Examination:
             raise StoreError(text=f"{where} has other lengths of bodies than it says")
         if last >= self._tails.get((queue, first >> rows.LANE_SHIFT), 0):
             raise StoreError(text=f"{where} has messages behind the tail")
-        length = len(transaction.get(key, b"", db=self._database.names[b"bodies"]))
+        length = len(transaction.get(key, b"", db=self._database.names[self._names.bodies]))
         if length != rows.SEAL + row.bodies_length:
             raise StoreError(text=f"the bodies of queue {queue} at {first} have {length} bytes")
         leaf = rows.leaf_of(first)
-        ended = self._ends.get((queue, leaf), 0) >> (first - leaf)
-        self.messages += (members & ~ended).bit_count()
+        ended = self._ends.get((self._names, queue, leaf), 0) >> (first - leaf)
+        if self._names == rows.DURABLE:
+            self.messages += (members & ~ended).bit_count()
 
     def _bodies(self, transaction: lmdb.Transaction, key: bytes, _: memoryview) -> None:
-        if transaction.get(key, db=self._database.names[b"heads"]) is None:
+        if transaction.get(key, db=self._database.names[self._names.heads]) is None:
             raise StoreError(text=f"the bodies of queue {rows.queue_in(key)} at {rows.sequence_in(key)} have no heads")
 
     def _id(self, _: lmdb.Transaction, key: bytes, value: memoryview) -> None:
@@ -166,10 +169,10 @@ class _EnoughError(Exception):
 
 
 _LOOKS: dict[bytes, Callable[[Examination, Any, bytes, memoryview], None]] = {
-    b"heads": Examination._heads,  # noqa: SLF001 - of this module
-    b"bodies": Examination._bodies,  # noqa: SLF001
-    b"ended": Examination._ended,  # noqa: SLF001
-    b"returned": Examination._returned,  # noqa: SLF001
+    **{names.heads: Examination._heads for names in (rows.DURABLE, rows.TRANSIENT)},  # noqa: SLF001 - of this module
+    **{names.bodies: Examination._bodies for names in (rows.DURABLE, rows.TRANSIENT)},  # noqa: SLF001
+    **{names.ended: Examination._ended for names in (rows.DURABLE, rows.TRANSIENT)},  # noqa: SLF001
+    **{names.returned: Examination._returned for names in (rows.DURABLE, rows.TRANSIENT)},  # noqa: SLF001
     b"queues": Examination._queue,  # noqa: SLF001
     b"tails": Examination._tail,  # noqa: SLF001
     b"topology": Examination._record,  # noqa: SLF001

@@ -92,18 +92,21 @@ class Reader:
                 return found if found < rows.behind_lane(lane) else None
         return None
 
-    def rows_from(self, queue: int, sequence: int = 0, end: int = rows.BEHIND_ALL) -> Iterator[StoredRow]:
+    def rows_from(
+        self, queue: int, sequence: int = 0, end: int = rows.BEHIND_ALL, names: rows.RowNames = rows.DURABLE
+    ) -> Iterator[StoredRow]:
         """Yields the rows of a queue, by ascending sequence number.
 
         Args:
             queue: the number of the queue in the store.
             sequence: the first row is the first one that begins there, or behind it.
             end: the last row begins before it.
+            names: which messages: those that survive, or the transient ones.
 
         Raises:
             StoreError: a value is damaged, or missing.
         """
-        with self._transaction.cursor(db=self._names[b"heads"]) as cursor:
+        with self._transaction.cursor(db=self._names[names.heads]) as cursor:
             there = cursor.set_range(rows.key(queue, sequence))
             while there and rows.queue_in(key := bytes(cursor.key())) == queue:
                 first = rows.sequence_in(key)
@@ -111,11 +114,12 @@ class Reader:
                     return
                 heads = rows.opened(key, cursor.value(), "the heads")
                 row = rows.row_of(heads)
-                found = self._transaction.get(key, b"", db=self._names[b"bodies"])
+                found = self._transaction.get(key, b"", db=self._names[names.bodies])
                 if len(found) != rows.SEAL + row.bodies_length:  # compared before the bodies are touched
                     raise StoreError(text=f"the store is damaged: the bodies at {first} have {len(found)} bytes")
                 bodies = rows.opened(key, found, "the bodies")
-                yield StoredRow(first, row, heads, bodies, self._ended(queue, first), self._returned(queue, first))
+                ended, returned = self._ended(queue, first, names), self._returned(queue, first, names)
+                yield StoredRow(first, row, heads, bodies, ended, returned)
                 there = cursor.next()
 
     def in_order(self, queue: int, lane: int) -> Iterator[tuple[rows.Bytes, memoryview, int]]:
@@ -168,8 +172,18 @@ class Reader:
         return StoredLeaf(leaf.sequence, messages, size, sure=True, waits=waits, expires=expires)
 
     def expiring(self, queue: int, sequence: int, most: int) -> tuple[list[int], int | None]:
-        """Which sequence numbers of a queue have messages that expire; see :func:`.leaves.expiring`."""
-        return leaves.expiring(self._transaction, self._names[leaves.NAME], queue, sequence, most)
+        """Which sequence numbers of a queue have messages that may expire; see :func:`.leaves.expiring`.
+
+        Of transient messages nothing counts what leaves have: any of them may expire.
+        """
+        found, behind = leaves.expiring(self._transaction, self._names[leaves.NAME], queue, sequence, most)
+        at, end = sequence, rows.BEHIND_ALL if behind is None else behind
+        with self._transaction.cursor(db=self._names[rows.TRANSIENT.heads]) as cursor:
+            while at < end and cursor.set_range(rows.key(queue, at)) and rows.queue_in(cursor.key()) == queue:
+                first = rows.sequence_in(cursor.key()) // leaves.GROUP * leaves.GROUP
+                found.append(first)
+                at = first + leaves.GROUP
+        return sorted({one for one in found if one < end}), behind
 
     def expiries(self, queue: int, leaf: int) -> list[int]:
         """When the messages of a leaf expire that have not ended. Reads the heads of its rows, and no bodies.
@@ -184,24 +198,26 @@ class Reader:
         Raises:
             StoreError: a value is damaged.
         """
+        return [at for names in (rows.DURABLE, rows.TRANSIENT) for at in self._expiries(queue, leaf, names)]
+
+    def _expiries(self, queue: int, leaf: int, names: rows.RowNames) -> Iterator[int]:
         times = {}
-        with self._transaction.cursor(db=self._names[b"heads"]) as cursor:
+        with self._transaction.cursor(db=self._names[names.heads]) as cursor:
             there = cursor.set_range(rows.key(queue, leaf))
             while there and (key := bytes(cursor.key())) < rows.key(queue, leaf + rows.LEAF):
                 first, heads = rows.sequence_in(key), rows.opened(key, cursor.value(), "the heads")
                 if rows.row_of(heads).expires:
-                    ended = self._ended(queue, first)
+                    ended = self._ended(queue, first, names)
                     left = [one for one in rows.messages_of(heads) if not ended >> one.place & 1]
                     entries = ((one.place, heads[one.head : one.head + rows.ENTRY]) for one in left)
                     times.update({first + place: rows.expiry(entry) for place, entry in entries})
                 there = cursor.next()
-        for sequence, entry in self._returned(queue, leaf).items():
-            if sequence in times or rows.expiry(entry):
-                times[sequence] = rows.expiry(entry)
-        return [at for at in times.values() if at]
+        for sequence, entry in self._returned(queue, leaf, names).items():
+            times[sequence] = rows.expiry(entry)
+        return (at for at in times.values() if at)
 
     def leaf(self, queue: int, leaf: int) -> Iterator[tuple[rows.Bytes, memoryview, int]]:
-        """Yields the messages of a leaf, as :meth:`in_order` does.
+        """Yields the messages of a leaf that survive, as :meth:`in_order` does.
 
         Args:
             queue: the number of the queue in the store.
@@ -213,18 +229,24 @@ class Reader:
         found = list(self.rows_from(queue, leaf, leaf + rows.LEAF))
         yield from _merged(found)
 
-    def _ended(self, queue: int, first: int) -> int:
+    def whole_leaf(self, queue: int, leaf: int) -> Iterator[tuple[rows.Bytes, memoryview, int]]:
+        """Yields all messages of a leaf that has left the memory, as :meth:`leaf` does, and in any order."""
+        for names in (rows.DURABLE, rows.TRANSIENT):
+            for row in self.rows_from(queue, leaf, leaf + rows.LEAF, names):
+                yield _as_it_is(row), row.bodies, row.ended
+
+    def _ended(self, queue: int, first: int, names: rows.RowNames = rows.DURABLE) -> int:
         leaf = rows.leaf_of(first)
         key = rows.key(queue, leaf)
-        found = self._transaction.get(key, db=self._names[b"ended"])
+        found = self._transaction.get(key, db=self._names[names.ended])
         if found is None:
             return 0
         return int.from_bytes(rows.opened(key, found, "the ends"), "little") >> (first - leaf)
 
-    def _returned(self, queue: int, first: int) -> dict[int, bytes]:
+    def _returned(self, queue: int, first: int, names: rows.RowNames = rows.DURABLE) -> dict[int, bytes]:
         found = {}
         high = rows.key(queue, rows.leaf_of(first) + rows.LEAF)
-        with self._transaction.cursor(db=self._names[b"returned"]) as cursor:
+        with self._transaction.cursor(db=self._names[names.returned]) as cursor:
             there = cursor.set_range(rows.key(queue, first))
             while there and (key := bytes(cursor.key())) < high:
                 found[rows.sequence_in(key)] = bytes(rows.opened(key, cursor.value(), "the state of a message"))

@@ -40,6 +40,28 @@ ENTRY = 64
 Bytes = bytes | bytearray | memoryview
 
 
+class RowNames(NamedTuple):
+    """The names of tables that belong together: rows, and what has changed since they were written.
+
+    Attributes:
+        heads: the heads of the rows.
+        bodies: their bodies.
+        ended: which messages of a leaf have ended.
+        returned: the state of each message that has changed.
+    """
+
+    heads: bytes
+    bodies: bytes
+    ended: bytes
+    returned: bytes
+
+
+DURABLE = RowNames(b"heads", b"bodies", b"ended", b"returned")
+"""The messages that survive the loss of the memory."""
+TRANSIENT = RowNames(b"transient_heads", b"transient_bodies", b"transient_ended", b"transient_returned")
+"""Those that do not, as far as they had to leave the memory."""
+
+
 class Row(NamedTuple):
     """The head of a row.
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _DAMAGED = 3
 _OFTEN = 1024  # entries
+_BODIES = {names.heads: names.bodies for names in (rows.DURABLE, rows.TRANSIENT)}
 
 
 def walk(found: database.Database, proceed: Callable[[], object] = lambda: None, *, touches: bool = False) -> None:
@@ -37,7 +38,7 @@ def walk(found: database.Database, proceed: Callable[[], object] = lambda: None,
     with found.read() as transaction:
         for name, one in found.names.items():
             count = 0
-            bodies = found.names[b"bodies"] if name == b"heads" else None
+            bodies = found.names[_BODIES[name]] if name in _BODIES else None
             with transaction.cursor(db=one) as cursor:
                 for key, value in cursor:
                     count += 1

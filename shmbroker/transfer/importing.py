@@ -94,6 +94,7 @@ class _Putting:
     def __init__(self, core: CoreQueue, timeout: float | None) -> None:
         self._core, self._timeout = core, timeout
         self._messages = self._bytes = 0  # since the last wait
+        self._awaited = False  # whether one of them is waited for
         self.count = self.expired = 0
 
     def add(self, message: Exported) -> None:
@@ -105,6 +106,7 @@ class _Putting:
         check_size(len(message.body))
         self._core.put_with(message.body, len(message.body), options, native.deadline(self._timeout))
         self.count += 1
+        self._awaited = self._awaited or not basic.is_transient(message.properties)
         self._messages += 1
         self._bytes += len(message.body)
 
@@ -114,9 +116,10 @@ class _Putting:
         return self._messages >= _MOST_MESSAGES or self._bytes >= _MOST_BYTES
 
     def await_store(self) -> None:
-        """Waits until all messages are on the disk, if the queue is stored."""
-        if self._messages:
-            self._messages = self._bytes = 0
+        """Waits until all messages are on the disk that survive, if the queue is stored."""
+        self._messages = self._bytes = 0
+        if self._awaited:
+            self._awaited = False
             self._core.await_store(native.deadline(self._timeout))
 
 

@@ -10,6 +10,7 @@
 #include "sb_queue.h"
 #endif
 
+#define LANE_END (UINT64_C(1) << 40) /* a sequence number behind all messages of a lane */
 #define CHANGES 8u
 #define LEAF 64u
 #define SIZE 16384u
@@ -96,7 +97,7 @@ static void turn(void) {
 
 void let_leaf_leave(void) {
   turn();
-  (void)sb_store_leave(q, 0, 0, 1, NULL, NULL);
+  (void)sb_store_leave(q, LANE_END, 0, 1, NULL, NULL);
 }
 void let_leaf_come_back(void) { load(q); }
 void leave_and_come_back(void) {

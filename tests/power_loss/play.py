@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 LIVES = 2
 PLAIN, RANKED, SOURCE, TARGET, RENEWED = ("plain-0", "plain-1"), "ranked", "source", "target", "renewed"
 TOKEN, LEFT, RIGHT = "token", "left", "right"
+TRANSIENT = "transient"
+_TRANSIENT = shmbroker.BasicProperties(delivery_mode=1)
 SECONDS_TO_STORE = 300
 LEAST_BYTES = 16 << 20
 """So much gets into the journal in each life, however slow the machine is."""
@@ -86,7 +88,10 @@ class Numbers:
 
 
 def send(player: Player, name: str, producer: str, numbers: Numbers) -> None:
-    """Puts messages, one at a time, many at a time, and by a channel with confirms."""
+    """Puts messages, one at a time, many at a time, and by a channel with confirms.
+
+    Some are transient. Nothing is noted of these: if one came back after a loss, nobody would have put it.
+    """
     ranked, target = name == RANKED, player.declare(name)
     channel = player.connection.channel()
     channel.confirm_delivery()
@@ -94,7 +99,14 @@ def send(player: Player, name: str, producer: str, numbers: Numbers) -> None:
         if len(target) > _MOST_READY:
             player.sync()
             continue
-        way = player.chance.choices(("one", "many", "large", "channel"), (10, 4, 0 if ranked else 0.3, 4))[0]
+        ways = ("one", "many", "large", "channel", "transient")
+        way = player.chance.choices(ways, (10, 4, 0 if ranked else 0.3, 4, 0 if ranked else 4))[0]
+        if way == "transient":
+            count = player.chance.choice((1, 70))
+            first = numbers.take(TRANSIENT, count)
+            bodies = [body_of(TRANSIENT, number) for number in range(first, first + count)]
+            assert target.put_many(bodies, properties=_TRANSIENT, timeout=SECONDS_TO_STORE) == count
+            continue
         count = {"one": 1, "many": player.chance.randrange(2, 90), "large": 30, "channel": 8}[way]
         count = 1 if ranked else count
         first = numbers.take(producer, count)

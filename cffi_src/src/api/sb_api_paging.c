@@ -31,18 +31,19 @@ static uint64_t sequence_of_leaf(const sb_ring *r, uint64_t first) {
 
 bool sb_store_may_leave(sb_queue *q) { return sb_queue_may_leave(q); }
 
-uint32_t sb_store_leave(sb_queue *q, uint64_t lane, uint64_t ahead, uint32_t most, sb_expiring *expiring,
+uint32_t sb_store_leave(sb_queue *q, uint64_t end, uint64_t ahead, uint32_t most, sb_expiring *expiring,
                         uint32_t *count) {
   sb_ring r;
-  uint64_t position;
+  uint64_t behind;
   uint32_t left = 0;
   if (count != NULL) *count = 0;
   if (sb_api_enter(q->c) != SB_OK) {
     return 0;
   }
-  if (find(q, lane, &r, &position)) {
-    left = sb_departure_run(q, &r, SB_LOAD(r.head, SB_ACQUIRE) + ahead, SB_LOAD(r.stored, SB_ACQUIRE), most, expiring,
-                            count);
+  if (find(q, end, &r, &behind)) {
+    uint64_t stored = SB_LOAD(r.stored, SB_ACQUIRE); /* I135 of sb_departure.h */
+    left = sb_departure_run(q, &r, SB_LOAD(r.head, SB_ACQUIRE) + ahead, behind < stored ? behind : stored, most,
+                            expiring, count);
     for (uint32_t i = 0; count != NULL && i < *count; i++)
       expiring[i].sequence = sequence_of_leaf(&r, expiring[i].sequence);
   }

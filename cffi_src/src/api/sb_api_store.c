@@ -6,6 +6,7 @@
 #include "sb_directory.h"
 #include "sb_duplicates.h"
 #include "sb_gather.h"
+#include "sb_properties.h"
 #include "sb_turns.h"
 
 /* ---- waiting ---- */
@@ -16,6 +17,9 @@ bool sb_broker_store_refuses(sb_broker *b) { return SB_LOAD(&b->header->store_re
 
 bool sb_queue_is_stored(const sb_queue *q) { return sb_queue_stores(q); }
 bool sb_queue_waits_for_store(const sb_queue *q) { return q->waits_for_store; }
+bool sb_put_waits_for_store(const sb_queue *q, const sb_put_options *o) {
+  return q->waits_for_store && (o == NULL || !sb_properties_are_transient(o->properties, o->properties_length));
+}
 
 uint32_t sb_store_ask(sb_connection *c) { return sb_turns_ask(c->b); }
 
@@ -209,11 +213,14 @@ sb_status sb_store_gather(sb_queue *q, uint64_t *sequence, uint64_t end, sb_stor
                     .bodies = row->bodies,
                     .heads_size = row->heads_size,
                     .bodies_size = row->bodies_size,
+                    .which = (sb_gather_which)row->which,
                     .ids = row->ids};
   if (find(q, *sequence, &r, &position)) {
     uint64_t from = position;
     status = sb_gather_row(q, &position, position + (end - *sequence), &g);
     row->staged = g.staged;
+    row->transient = g.transient;
+    row->first = *sequence + (g.first - from);
     *sequence += position - from;
   } else {
     status = SB_CORRUPT;

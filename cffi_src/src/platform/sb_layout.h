@@ -225,7 +225,6 @@ _Static_assert(sizeof(sb_message_shm) == 64, "message header");
 #define SB_MESSAGE_REJECTED 2u /* its queue had no room: the message is dead from the start (I90 of sb_park.h) */
 /* Flag of the last message of its group (sb_groups.h). */
 #define SB_MESSAGE_LAST 4u
-#define SB_MESSAGE_TRANSIENT 8u /* is not stored, even in a stored queue */
 
 /* The last bytes of the slot of a message whose body lies in parts. They name the slot of the first part. */
 typedef struct {

@@ -3,6 +3,7 @@
 
 #define FLAGS_BYTES 2u
 #define NO_PROPERTY 3u /* the two flags without a property; AMQP continues the flags if the lower one is set */
+#define IS_TRANSIENT 1
 #define IS_PERSISTENT 2
 
 /* ---- properties ---- */
@@ -39,6 +40,13 @@ bool sb_properties_find(const sb_properties *p, unsigned property, uint32_t *at,
     if ((flags & 1u << (15 - i)) != 0 && !size_of_property(p, i, *at, size)) return false;
   }
   return true;
+}
+
+bool sb_properties_are_transient(const void *at, uint32_t length) {
+  const sb_properties p = {.at = at, .length = length};
+  uint32_t place, size;
+  return sb_properties_find(&p, SB_PROPERTY_DELIVERY_MODE, &place, &size) && size == 1 &&
+         sb_peek_byte(p.at + place) == IS_TRANSIENT;
 }
 
 static sb_value constant(const char *text) { return sb_value_string((const uint8_t *)text, (uint32_t)strlen(text)); }

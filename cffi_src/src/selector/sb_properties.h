@@ -42,6 +42,8 @@ bool sb_properties_header(sb_properties *p, const uint8_t *name, unsigned name_l
 /* The place of a property: *at and *size, with its length in front; *size 0: it is not set. False:
  * as above. */
 bool sb_properties_find(const sb_properties *p, unsigned property, uint32_t *at, uint32_t *size);
+/* True if the publisher wants the message in no store: its delivery_mode is 1. One without a delivery_mode is stored. */
+bool sb_properties_are_transient(const void *at, uint32_t length);
 /* Finds the headers: sets `table` and `table_end`. False: as above. */
 bool sb_properties_open(sb_properties *p);
 /* A header: its name, and the offsets of its type letter and of its end. */

@@ -4,7 +4,7 @@
 #include "sb_peek.h"
 #include "sb_wait.h"
 
-/* True if a message of the leaf expires before `soon_ns`, is not stored, or cannot be read; or if all of them together
+/* True if a message of the leaf expires before `soon_ns`, or cannot be read; or if all of them together
  * have more bytes than the memory can be expected to have room for at once, when they come back. *expires_ns: when the
  * first of them expires; 0: none does. */
 static bool keeps_some(sb_broker *b, const sb_leaf_ref *ref, uint64_t soon_ns, uint64_t *expires_ns) {
@@ -20,7 +20,7 @@ static bool keeps_some(sb_broker *b, const sb_leaf_ref *ref, uint64_t soon_ns, u
     sb_message_shm m = sb_peek_message(b, slot);
     bytes += m.body_length;
     if (m.expires_ns != 0 && (*expires_ns == 0 || m.expires_ns < *expires_ns)) *expires_ns = m.expires_ns;
-    if ((m.expires_ns != 0 && m.expires_ns < soon_ns) || (m.flags & SB_MESSAGE_TRANSIENT) != 0 || bytes > most) {
+    if ((m.expires_ns != 0 && m.expires_ns < soon_ns) || bytes > most) {
       return true;
     }
   }

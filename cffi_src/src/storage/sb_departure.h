@@ -15,6 +15,10 @@
  *      leaves. The storekeeper then knows the time, and lets the leaf come back; its messages are scheduled again, and the
  *      housekeeper ends those that have expired. A storekeeper that was killed knew the times alone: the next one looks
  *      into the store.
+ *  I135 a leaf leaves only if the store has its transient messages as well. The storekeeper knows from which position on
+ *      it has left some out, and lets no leaf leave that ends behind it. It has to know: to read the properties of 64 messages
+ *      beside their consumers costs more than all else that a departure looks at. A storekeeper that has just begun takes
+ *      it that the store has none of those that are in the memory, and writes them again.
  *
  * Ordering pairs: P45 of sb_paged.h.
  *

@@ -6,6 +6,7 @@
 #include "sb_duplicates.h"
 #include "sb_parts.h"
 #include "sb_peek.h"
+#include "sb_properties.h"
 #include "sb_schedule.h"
 #include "sb_wait.h"
 
@@ -50,16 +51,39 @@ static sb_row_entry entry_of(const gatherer *t, uint64_t position, uint64_t word
   };
 }
 
-/* Copies a message behind the row. The lengths of *m were checked against its slot. False: its parts are damaged. */
-static bool copy(const gatherer *t, uint32_t slot, const sb_message_shm *m, uint64_t names) {
-  char *to = t->g->heads + t->g->heads_length + sizeof(sb_row_entry), *body = t->g->bodies + t->g->bodies_length;
-  const uint8_t *from = sb_slot_at(t->b, slot);
+static uint64_t names_of(const sb_message_shm *m) {
+  return (uint64_t)m->exchange_length + m->key_length + m->properties_length;
+}
+
+/* Copies exchange, routing key and properties behind the row. The lengths of *m were checked against its slot. False: its
+ * parts are damaged. */
+static bool copy_names(const gatherer *t, uint32_t slot, const sb_message_shm *m) {
+  char *to = t->g->heads + t->g->heads_length + sizeof(sb_row_entry);
   if ((m->flags & SB_MESSAGE_IN_PARTS) != 0) {
-    return sb_parts_copy(t->b, slot, 0, to, names) && sb_parts_copy(t->b, slot, names, body, m->body_length);
+    return sb_parts_copy(t->b, slot, 0, to, names_of(m));
   }
-  sb_peek_bytes(to, from + sizeof *m, names);
-  sb_peek_bytes(body, from + m->body_offset, m->body_length);
+  sb_peek_bytes(to, (const uint8_t *)sb_slot_at(t->b, slot) + sizeof *m, names_of(m));
   return true;
+}
+
+/* The same for the body. */
+static bool copy_body(const gatherer *t, uint32_t slot, const sb_message_shm *m) {
+  char *body = t->g->bodies + t->g->bodies_length;
+  if ((m->flags & SB_MESSAGE_IN_PARTS) != 0) {
+    return sb_parts_copy(t->b, slot, names_of(m), body, m->body_length);
+  }
+  sb_peek_bytes(body, (const uint8_t *)sb_slot_at(t->b, slot) + m->body_offset, m->body_length);
+  return true;
+}
+
+/* Whether the message whose names were copied last survives the loss of the memory. */
+static bool is_transient(const gatherer *t, const sb_message_shm *m) {
+  const char *behind = t->g->heads + t->g->heads_length + sizeof(sb_row_entry) + names_of(m);
+  return sb_properties_are_transient(behind - m->properties_length, m->properties_length);
+}
+
+static bool is_wanted(const gatherer *t, bool transient) {
+  return t->g->which == SB_GATHER_ALL || transient == (t->g->which == SB_GATHER_TRANSIENT);
 }
 
 /* Notes the duplicate id of the message that was copied last. */
@@ -91,17 +115,23 @@ static outcome gather(const gatherer *t, uint64_t position) {
   }
   uint64_t side = SB_LOAD(&cell->side, SB_ACQUIRE), gen = sb_slot_gen(SB_LOAD(sb_slot_header(t->b, slot), SB_ACQUIRE));
   sb_message_shm m = sb_peek_message(t->b, slot);
-  uint64_t names = (uint64_t)m.exchange_length + m.key_length + m.properties_length;
-  bool sound = sb_settle_is_sound(t->b, slot, &m), transient = (m.flags & SB_MESSAGE_TRANSIENT) != 0,
-       fits = g->heads_size - g->heads_length >= sizeof(sb_row_entry) + names &&
-              g->bodies_size - g->bodies_length >= m.body_length;
+  uint64_t names = names_of(&m);
+  bool sound = sb_settle_is_sound(t->b, slot, &m),
+       fits = g->heads_size - g->heads_length >= sizeof(sb_row_entry) + names;
+  bool transient = false, wanted = true;
   uint32_t flags = 0;
-  if (sound && fits && !transient) {
+  if (sound && fits) {
+    sound = copy_names(t, slot, &m);
+    transient = sound && is_transient(t, &m);
+    wanted = is_wanted(t, transient);
+    fits = !wanted || g->bodies_size - g->bodies_length >= m.body_length;
+  }
+  if (sound && fits && wanted) {
     sb_row_entry entry = entry_of(t, position, word, side, &m);
     if (entry.due_ns != 0 || entry.marks >> SB_ROW_WHY != 0) flags |= SB_ROW_WAITS;
     if (entry.expires_ns != 0) flags |= SB_ROW_EXPIRES;
     memcpy(g->heads + g->heads_length, &entry, sizeof entry);
-    sound = copy(t, slot, &m, names);
+    sound = copy_body(t, slot, &m);
   }
   if (SB_LOAD(&cell->word, SB_SEQ_CST) != word || !sb_leaf_is_current(t->b, &t->leaf) ||
       sb_slot_gen(SB_LOAD(sb_slot_header(t->b, slot), SB_SEQ_CST)) != gen) {
@@ -110,7 +140,8 @@ static outcome gather(const gatherer *t, uint64_t position) {
   if (!sound) {
     return DAMAGED;
   }
-  if (transient) {
+  if (transient) g->transient |= UINT64_C(1) << (position - g->first);
+  if (!wanted) {
     return NONE;
   }
   if (!fits) {
@@ -139,6 +170,17 @@ static void write_head(const gatherer *t, uint64_t first_sequence) {
   memcpy(t->g->heads, &head, sizeof head);
 }
 
+/* The row begins at a position. Returns the position behind its last one. */
+static uint64_t begin_row(gatherer *t, uint64_t position, uint64_t end) {
+  t->g->first = position;
+  t->g->staged = t->g->transient = 0;
+  uint64_t last = (position / SB_PAGE_CELLS + 1) * SB_PAGE_CELLS;
+  return end < last ? end : last;
+}
+
+/* Whether a row that has nothing yet goes on in the next leaf. */
+static bool passes_on(const gatherer *t) { return t->g->which == SB_GATHER_TRANSIENT && t->g->count == 0; }
+
 sb_status sb_gather_row(sb_queue *q, uint64_t *position, uint64_t end, sb_gathering *g) {
   sb_broker *b = q->c->b;
   sb_ring ring;
@@ -150,19 +192,21 @@ sb_status sb_gather_row(sb_queue *q, uint64_t *position, uint64_t end, sb_gather
                       .heads_size = g->heads_size,
                       .bodies_size = g->bodies_size,
                       .heads_length = sizeof(sb_row_head),
-                      .first = *position,
+                      .which = g->which,
                       .ids = g->ids};
   if (g->heads_size < sizeof(sb_row_head) || !sb_lanes_ring(b, q->slot, *position, &ring)) {
     return SB_CORRUPT;
   }
-  uint64_t last = (*position / SB_PAGE_CELLS + 1) * SB_PAGE_CELLS;
-  if (end < last) last = end;
-  for (unsigned retries = 0; *position < last;) {
+  uint64_t last = begin_row(&t, *position, end);
+  for (unsigned retries = 0; *position < last || (passes_on(&t) && *position < end);) {
+    if (*position == last) last = begin_row(&t, *position, end);
     if (!sb_leaf_covers(&t.leaf, *position)) {
       sb_status status = sb_ring_locate(b, NULL, &ring, *position, &t.leaf);
       if (status == SB_DONE || status == SB_PAGED) { /* all that was there has ended, or the store has it */
         *position = t.leaf.first < end ? t.leaf.first : end;
-        break;
+        if (!passes_on(&t)) break;
+        last = begin_row(&t, *position, end);
+        continue;
       }
       if (status != SB_OK) {
         return SB_CORRUPT;

@@ -4,13 +4,15 @@
  * What: the queue itself is the list of what the store lacks. A stored queue has a position `stored` in each lane: what
  * was appended before it is in the store, or ended before it had to be. The storekeeper gathers rows (sb_row.h) from
  * `stored` to the tail, writes them in one transaction, and then advances `stored`. A message that ended meanwhile is
- * never written. For what changed before `stored`, see sb_changed.h.
+ * never written. For what changed before `stored`, see sb_changed.h. A transient message, whose delivery_mode is 1, is left
+ * out: it ends with the memory. The storekeeper gathers it later, if its leaf has to leave the memory (I135 of
+ * sb_departure.h).
  *
  * Layout: `stored` of sb_queue_shm and sb_lane_shm: a position.
  *
  * Invariants:
  *  I121 `stored` of a lane is advanced only after the transaction was synced that has all messages before it. Of a
- *      position before `stored` the store has the row, unless the message ended.
+ *      position before `stored` the store has the row, unless the message ended, or is transient.
  *  I122 a STAGED cell is in no row: its commit is undecided, or not carried out. The storekeeper remembers such a
  *      position, and gathers it in a later turn. The next storekeeper finds it when it looks at everything
  *      (I120 of sb_changed.h).
@@ -29,13 +31,19 @@
 #include "sb_queue.h"
 #include "sb_row.h"
 
+/* Which messages a row gets: those that survive the loss of the memory, those that do not (their delivery_mode is 1), or
+ * both. */
+typedef enum { SB_GATHER_DURABLE = 0, SB_GATHER_TRANSIENT = 1, SB_GATHER_ALL = 2 } sb_gather_which;
+
 /* Where a row is written, and what is known of it then. */
 typedef struct {
   char *heads, *bodies;
   uint64_t heads_size, bodies_size; /* the bytes that there are; after SB_FULL: those that the first message needs */
   uint64_t heads_length, bodies_length;
-  uint64_t first;   /* position */
-  uint64_t staged;  /* bit i: the cell at first + i is STAGED */
+  uint64_t first;     /* position */
+  uint64_t staged;    /* bit i: the cell at first + i is STAGED */
+  uint64_t transient; /* bit i: the message at first + i does not survive, whether the row has it or not */
+  sb_gather_which which;
   uint32_t count;   /* messages; 0: there is no row */
   uint32_t flags;   /* SB_ROW_... */
   uint32_t damaged; /* messages that were left out, since their header or their parts are damaged */
@@ -44,7 +52,7 @@ typedef struct {
 } sb_gathering;
 
 /* Gathers a row from *position on, of one leaf at most, and advances *position. `end`: a position up to which all cells
- * are filled. SB_FULL: not even the first message fits the buffers. SB_CORRUPT: the ring is damaged. */
+ * are filled. SB_GATHER_TRANSIENT: passes leaves that have no such message, and sets `first`. SB_FULL: not even the first message fits the buffers. SB_CORRUPT: the ring is damaged. */
 sb_status sb_gather_row(sb_queue *q, uint64_t *position, uint64_t end, sb_gathering *g);
 
 #endif

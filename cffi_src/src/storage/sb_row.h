@@ -3,7 +3,7 @@
  *
  * What: a row has the messages of some successive positions of one leaf, at most SB_PAGE_CELLS. It consists of two
  * values: the heads and the bodies. A reader that selects messages reads the heads only. Positions of a row that have no
- * message (it ended before, or it is transient) are left out.
+ * message (it ended before), or none of the kind that is written (sb_gather.h), are left out.
  *
  * Layout: the heads begin with sb_row_head. For each message follows an sb_row_entry, then the bytes of exchange, routing
  *  key and properties. The bodies lie one after the other, in the same order. Numbers are little endian, as in shared

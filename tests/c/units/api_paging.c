@@ -12,6 +12,7 @@
 #include "sb_wait.h"
 #include "surroundings.h"
 
+#define LANE_END (UINT64_C(1) << 40) /* a sequence number behind all messages of a lane */
 #define HEADS 16384u
 #define KEEPING ((sb_settings){{-1, -1, -1, 0, -1, -1}, SB_QUEUE_DURABLE | SB_QUEUE_KEEPS})
 
@@ -308,17 +309,20 @@ static void a_queue_that_was_deleted(void) {
 
 static void leaves_behind_the_head(void) {
   q = begin_stored(STORED, 4 * LEAF + 1);
-  expect_is(sb_store_leave(q, 0, 0, 9, NULL, NULL), 0, "how many leave that are not stored");
+  expect_is(sb_store_leave(q, LANE_END, 0, 9, NULL, NULL), 0, "how many leave that are not stored");
   store_everything();
   const uint32_t waits = wait_at(q, FOR_MEMORY, 64);
-  expect_is(sb_store_leave(q, 0, 2 * LEAF + 1, 9, NULL, NULL), 1, "how many leave behind the first messages");
+  expect_is(sb_store_leave(q, 4 * LEAF - 1, 2 * LEAF + 1, 9, NULL, NULL), 0,
+            "how many leave that the store has in part");
+  expect_is(sb_store_leave(q, 4 * LEAF, 2 * LEAF + 1, 9, NULL, NULL), 1, "how many leave behind the first messages");
   expect(was_told(waits), "nobody was told that there is memory");
-  expect_is(sb_store_leave(q, 0, 2 * LEAF, 9, NULL, NULL), 1, "how many leave then");
+  expect_is(sb_store_leave(q, LANE_END, 2 * LEAF, 9, NULL, NULL), 1, "how many leave then");
   for (unsigned i = 0; i < LEAF; i++) take_from(q);
   (void)was_told(waits);
-  expect_is(sb_store_leave(q, 0, LEAF, 9, NULL, NULL), 0, "how many leave behind the head");
+  expect_is(sb_store_leave(q, LANE_END, LEAF, 9, NULL, NULL), 0, "how many leave behind the head");
   expect(!was_told(waits), "somebody was told of memory that is not there");
-  expect_is(sb_store_leave(q, sb_position_in(1, 0), 0, 9, NULL, NULL), 0, "how many leave of a lane that is not there");
+  expect_is(sb_store_leave(q, sb_position_in(1, LANE_END), 0, 9, NULL, NULL), 0,
+            "how many leave of a lane that is not there");
 }
 
 static void a_connection_that_cannot_be_used(void) {
@@ -330,7 +334,7 @@ static void a_connection_that_cannot_be_used(void) {
     refuse(t.c, REFUSAL[i]);
     expect_is(sb_store_absent(q, &sequence, LEAF, &link), REFUSAL[i], "the status of a look");
     expect_is(sb_store_come_back(q, 0, there, rows, 1), REFUSAL[i], "the status of a load");
-    expect_is(sb_store_leave(q, 0, 0, 1, NULL, NULL), 0, "how many leave");
+    expect_is(sb_store_leave(q, LANE_END, 0, 1, NULL, NULL), 0, "how many leave");
     expect_untouched(t.c, "a call that is refused");
     refuse(t.c, SB_OK);
   }

@@ -10,6 +10,7 @@
 #include "sb_wait.h"
 #include "surroundings.h"
 
+#define LANE_END (UINT64_C(1) << 40) /* a sequence number behind all messages of a lane */
 #define WITH(flag) ((sb_settings){{-1, -1, -1, 0, -1, -1}, SB_QUEUE_DURABLE | (flag)})
 
 static sb_queue *q;
@@ -112,9 +113,6 @@ static void messages_with_timers(void) {
   m->expires_ns = 5;
   expect_stays("a message that expires");
   m->expires_ns = 0;
-  m->flags |= SB_MESSAGE_TRANSIENT;
-  expect_stays("a message that is not stored");
-  m->flags &= (uint8_t)~SB_MESSAGE_TRANSIENT;
   expect_is(paging_of(0), SB_PAGING_THERE, "the state of a leaf that did not begin to leave");
   expect_is(run(q->base, end_of(0), 1), 1, "how many leave without a reason to stay");
 }
@@ -159,13 +157,13 @@ static void what_the_storekeeper_learns(void) {
   uint32_t count = 7;
   message_at(q, LEAF - 1)->expires_ns = now + HOUR;
   message_at(q, 2 * LEAF)->expires_ns = now + 2 * HOUR;
-  expect_is(sb_store_leave(q, 0, 0, 4, expiring, &count), 3, "how many leave");
+  expect_is(sb_store_leave(q, LANE_END, 0, 4, expiring, &count), 3, "how many leave");
   expect_is(count, 2, "how many of them expire");
   expect_is(expiring[0].sequence, 2 * LEAF, "the first sequence number of the last one");
   expect_is(expiring[0].expires_ns, now + 2 * HOUR, "its time");
   expect_is(expiring[1].sequence, 0, "that of the first one");
   expect_is(expiring[1].expires_ns, now + HOUR, "its time");
-  expect_is(sb_store_leave(q, 0, 0, 4, expiring, &count), 0, "how many leave when all have left");
+  expect_is(sb_store_leave(q, LANE_END, 0, 4, expiring, &count), 0, "how many leave when all have left");
   expect_is(count, 0, "how many of them expire");
 }
 static uint64_t look(uint64_t number, uint64_t now_ns) {
@@ -242,11 +240,11 @@ static void messages_of_a_priority(void) {
   look_at_lane(5);
   store_everything();
   const uint64_t first = sb_position_in(5, 0);
-  expect_is(sb_store_leave(q, first, 0, 1, NULL, NULL), 1, "how many leave");
+  expect_is(sb_store_leave(q, first + LANE_END, 0, 1, NULL, NULL), 1, "how many leave");
   expect(has_left(1) && !has_left(0), "another leaf has left");
-  expect_is(sb_store_leave(q, 0, 0, 9, NULL, NULL), 0, "how many leave of another lane");
-  expect_is(sb_store_leave(q, first, 1, 9, NULL, NULL), 0, "how many leave behind the first message");
-  expect_is(sb_store_leave(q, first, 0, 9, NULL, NULL), 1, "how many leave of the rest");
+  expect_is(sb_store_leave(q, LANE_END, 0, 9, NULL, NULL), 0, "how many leave of another lane");
+  expect_is(sb_store_leave(q, first + LANE_END, 1, 9, NULL, NULL), 0, "how many leave behind the first message");
+  expect_is(sb_store_leave(q, first + LANE_END, 0, 9, NULL, NULL), 1, "how many leave of the rest");
 }
 
 static const test_case CASES[] = {
@@ -256,7 +254,7 @@ static const test_case CASES[] = {
     {"departure: bounds", "a leaf leaves that lies between the bounds as a whole", only_whole_leaves_leave},
     {"departure: pages", "leaves of several pages leave", below_several_pages},
     {"departure: no pages", "a leaf without a page above it stays", a_ring_without_pages},
-    {"departure: timers", "a leaf stays with a message that has a timer, or is transient", messages_with_timers},
+    {"departure: timers", "a leaf stays with a message that has a timer", messages_with_timers},
     {"departure: late timers", "a timer that comes while a leaf freezes is seen", a_timer_that_comes_while_it_freezes},
     {"departure: expiring", "leaves leave whose messages expire later, and the caller learns when",
      leaves_with_messages_that_expire},

@@ -294,12 +294,81 @@ static void what_ended_is_in_no_row(void) {
   expect_is(row.count, 0, "the messages of a leaf that is gone");
   expect_is(next, LEAF, "where the next row begins");
 }
-static void transient_messages_are_in_no_row(void) {
-  begin(3);
-  message_at(q, 1)->flags |= SB_MESSAGE_TRANSIENT;
-  gather(0, 3);
-  expect_is(row.count, 2, "the messages");
-  expect_is(entry(1).index, 2, "the index of the second");
+/* Puts a message with these properties, given as the text of a literal. */
+#define PUT(text) expect_is(put_properties(text, sizeof(text) - 1), SB_OK, "the status of a put")
+static sb_status put_properties(const char *text, size_t length) {
+  const sb_put_options o = {.properties = text, .properties_length = (uint32_t)length};
+  return sb_queue_put_with(q, "body", 4, &o);
+}
+#define MODE_1 "\x10\x00\x01"
+#define MODE_2 "\x10\x00\x02"
+static void gather_which(uint64_t from, uint64_t end, uint32_t which) {
+  row = (sb_store_row){.heads = heads, .bodies = bodies, .heads_size = HEADS, .bodies_size = BODIES, .which = which};
+  next = from;
+  expect_is(sb_store_gather(q, &next, end, &row), SB_OK, "the status of a gathering");
+}
+static void transient_messages_are_told_apart(void) {
+  begin(1);
+  PUT(MODE_1);
+  PUT(MODE_2);
+  PUT("\xf0\x00\x01x\x01y\x00\x00\x00\x00\x01"); /* behind a type, an encoding and headers */
+  PUT("\x80\x00\x01\x01");                       /* another property */
+  PUT("\x10\x00");                               /* damaged: there is no mode */
+  gather_which(0, 6, SB_STORE_DURABLE);
+  expect_is(row.transient, 10, "the transient ones");
+  expect_is(row.count, 4, "the messages that survive");
+  expect_is(head().members, 53, "which these are");
+  expect_is(row.bodies_length, head().bodies_length, "the length of the bodies");
+  gather_which(0, 6, SB_STORE_TRANSIENT);
+  expect_is(row.transient, 10, "the transient ones");
+  expect_is(row.count, 2, "the messages that do not survive");
+  expect_is(head().members, 10, "which these are");
+  gather_which(0, 6, SB_STORE_ALL);
+  expect_is(row.transient, 10, "the transient ones");
+  expect_is(head().members, 63, "all messages");
+}
+static void leaves_without_a_transient_message_are_passed(void) {
+  begin(2 * LEAF + 3);
+  PUT(MODE_1);
+  put_up_to(q, LEAF - 3);
+  PUT(MODE_1);
+  gather_which(0, 3 * LEAF + 2, SB_STORE_TRANSIENT);
+  expect_is(row.count, 1, "the messages of the row");
+  expect_is(row.first, 2 * LEAF, "where it begins");
+  expect_is(head().first, 2 * LEAF, "where it begins, as it says");
+  expect_is(head().members, 8, "which message it is");
+  expect_is(next, 3 * LEAF, "where the next row begins");
+  gather_which(next, 3 * LEAF + 1, SB_STORE_TRANSIENT);
+  expect_is(row.count, 0, "the messages before the next one");
+  expect_is(next, 3 * LEAF + 1, "where that ends");
+  gather_which(next, 3 * LEAF + 2, SB_STORE_TRANSIENT);
+  expect_is(row.first, 3 * LEAF + 1, "where the last row begins");
+  expect_is(head().members, 1, "which message it is");
+}
+static void what_ended_is_passed(void) {
+  begin(2 * LEAF);
+  PUT(MODE_1);
+  settle_first(2 * LEAF);
+  gather_which(0, 2 * LEAF + 1, SB_STORE_TRANSIENT);
+  expect_is(row.first, 2 * LEAF, "where the row begins");
+  expect_is(row.count, 1, "its messages");
+}
+static void a_transient_message_needs_no_room_for_its_body(void) {
+  begin(0);
+  PUT(MODE_1);
+  expect_is(gather_with(0, 1, HEADS, 0), SB_OK, "the status");
+  expect_is(row.transient, 1, "the transient ones");
+  expect_is(next, 1, "where the next row begins");
+}
+static void who_waits_for_the_store(void) {
+  const sb_put_options none = {0}, transient = {.properties = MODE_1, .properties_length = 3},
+                       lasting = {.properties = MODE_2, .properties_length = 3};
+  begin(0);
+  expect(sb_put_waits_for_store(q, NULL), "nobody waits for a message without options");
+  expect(sb_put_waits_for_store(q, &none), "nobody waits for a message without properties");
+  expect(sb_put_waits_for_store(q, &lasting), "nobody waits for a message that survives");
+  expect(!sb_put_waits_for_store(q, &transient), "a publisher waits for a transient message");
+  expect(!sb_put_waits_for_store(queue_named("memory", (sb_settings)FREELY), NULL), "a publisher waits for no store");
 }
 static void damaged_messages_are_left_out(void) {
   begin(3);
@@ -388,7 +457,13 @@ static const test_case CASES[] = {
     {"stored: rows", "have the messages of a leaf", a_row_has_the_messages_of_a_leaf},
     {"stored: buffers", "bound a row, and are asked for", a_row_is_as_long_as_the_buffers_allow},
     {"stored: what ended", "is in no row", what_ended_is_in_no_row},
-    {"stored: transient messages", "are in no row", transient_messages_are_in_no_row},
+    {"stored: transient messages", "are told apart by their delivery_mode", transient_messages_are_told_apart},
+    {"stored: transient, passed", "leaves without a transient message are passed",
+     leaves_without_a_transient_message_are_passed},
+    {"stored: transient, ended", "leaves that have ended are passed", what_ended_is_passed},
+    {"stored: transient, room", "a message that is left out needs no room",
+     a_transient_message_needs_no_room_for_its_body},
+    {"stored: waiting", "publishers wait for messages that survive", who_waits_for_the_store},
     {"stored: damaged messages", "are left out, and counted", damaged_messages_are_left_out},
     {"stored: staged messages", "are named, and gathered later", a_staged_message_is_named},
     {"stored: times", "are those of the wall clock", times_are_those_of_the_wall_clock},

@@ -93,14 +93,14 @@ def test_a_foreign_file_is_refused(tmp_path: Path, content: bytes) -> None:
     assert (tmp_path / "data.mdb").read_bytes() == content
 
 
-@pytest.mark.parametrize("form", [b"3", b"5"])
+@pytest.mark.parametrize("form", [b"4", b"6"])
 def test_another_format_is_refused(tmp_path: Path, form: bytes) -> None:
     """A store of an earlier version, which lacks a database, or of a later one is not touched."""
     with Database(tmp_path, owner="broker 'b'") as made, made.environment.begin(write=True) as transaction:
         transaction.put(b"format", form, db=made.names[b"info"])
         transaction.drop(made.names[b"ids"])
     for owner in ("broker 'b'", None):
-        with pytest.raises(exceptions.StoreError, match=f"has format {form!r}, this version reads 4"):
+        with pytest.raises(exceptions.StoreError, match=f"has format {form!r}, this version reads 5"):
             Database(tmp_path, owner=owner)
 
 

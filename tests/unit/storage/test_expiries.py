@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import shmbroker
 from shmbroker._core import native, paging
 from shmbroker._housekeeper.housekeeper import Housekeeper
 from shmbroker._storekeeper import expiries, room
@@ -19,11 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    import shmbroker
     from shmbroker._storekeeper.following import Following
 
 LEAF = 64
 BODY = bytes(2000)
+LANE_END = 1 << 51  # behind all messages of a lane
 SHORT, LONG = 1.5, 3600.0  # seconds; what expires within one second does not leave
 
 
@@ -66,7 +67,8 @@ def leave(stored: Stored, queue: shmbroker.Queue) -> paging.Left:
     stored.keeper.turn()
     stored.keeper.settle()
     (one,) = (one for one in stored.keeper._following.values() if one.queue.name == queue.name)  # noqa: SLF001
-    found = paging.leave(one.queue, 0, 0, 1000)
+    (lane,) = stored.keeper._core.lanes(one.queue)  # noqa: SLF001
+    found = paging.leave(one.queue, one.transients.behind(lane), 0, 1000)
     stored.keeper._expiries.left(one, found.expiring)  # noqa: SLF001
     return found
 
@@ -141,7 +143,7 @@ def test_the_next_storekeeper_knows_them(lazy: Lazy, way: str, monkeypatch: pyte
     lazy.keeper.settle()
     for one in (queue, other):
         for lane in range(5):
-            paging.leave(one._core, lane << rows.LANE_SHIFT, 0, 1000)  # noqa: SLF001 - nobody learns the timers
+            paging.leave(one._core, (lane << rows.LANE_SHIFT) + LANE_END, 0, 1000)  # noqa: SLF001 - nobody learns the timers
     getattr(lazy, way)()
     queue, other = (lazy.connection.queue(name, passive=True) for name in ("q", "other"))
     assert absent(other) == [0]
@@ -149,6 +151,27 @@ def test_the_next_storekeeper_knows_them(lazy: Lazy, way: str, monkeypatch: pyte
     assert 0 in absent(queue, 1)
     assert 0 in absent(queue, 3)
     assert lazy.connection.doctor() == []
+
+
+@pytest.mark.parametrize("settings", [{"durable": True}, {"overflow": "page"}], ids=["durable", "page"])
+def test_the_next_storekeeper_knows_transient_messages(
+    lazy: Lazy, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that had to be written, though they end with the memory."""
+    monkeypatch.setattr(room, "BEGIN", 0.0)
+    queue = lazy.connection.queue("q", **settings)
+    passing = shmbroker.BasicProperties(delivery_mode=1)
+    queue.put_many([BODY] * LEAF, properties=passing, timeout=0)
+    for _ in range(leaves.GROUP):
+        queue.put(b"", properties=passing, timeout=0)
+    queue.put_many([BODY] * LEAF, properties=passing, ttl=SHORT, timeout=0)
+    queue.put(BODY, timeout=0)
+    while leave(lazy, queue).leaves == 0:
+        pass
+    assert len(absent(queue)) == 2 + leaves.GROUP // LEAF
+    lazy.take_over()
+    lazy.work_until(lambda: queue.statistics().expired == LEAF)
+    assert absent(queue) == [*range(1 + leaves.GROUP // LEAF)]
 
 
 def test_one_that_expired_in_the_store_goes_where_dead_letters_go(lazy: Lazy) -> None:

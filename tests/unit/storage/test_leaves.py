@@ -126,7 +126,7 @@ def make(batch: Batch, change: tuple[object, ...]) -> None:
             batch.end_from(QUEUE, first)
         case _, [int() as timers]:
             leaf = rows.leaf_of(first)
-            if batch.members(QUEUE, leaf) >> (first - leaf) & 1:  # the storekeeper writes it only of what has a row
+            if batch.members(QUEUE, leaf)[0] >> (first - leaf) & 1:  # the storekeeper writes it only of what has a row
                 batch.put_returned(QUEUE, first, entry(0, 1, timers=timers))
 
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 LEAF = 64
 EVERYTHING = 1 << 52
+LANE_END = 1 << 51
+"""A sequence number behind all messages of a lane."""
 
 
 def put_numbers(queue: shmbroker.Queue, count: int, first: int = 0) -> None:
@@ -49,7 +51,7 @@ def leave(stored: Stored, queue: shmbroker.Queue, lane: int = 0, ahead: int = 0,
     """Brings everything into the store, then lets leaves leave; returns how many did."""
     stored.keeper.turn()
     stored.keeper.settle()
-    return paging.leave(queue._core, lane, ahead, most).leaves  # noqa: SLF001
+    return paging.leave(queue._core, lane + LANE_END, ahead, most).leaves  # noqa: SLF001
 
 
 def absent(queue: shmbroker.Queue) -> list[int]:
@@ -167,7 +169,7 @@ def test_nothing_leaves_that_the_store_does_not_have(stored: Stored) -> None:
     """Messages that no turn has seen stay."""
     queue = stored.connection.queue("q", durable=True)
     put_numbers(queue, 4 * LEAF)
-    assert paging.leave(queue._core, 0, 0, 1000).leaves == 0  # noqa: SLF001
+    assert paging.leave(queue._core, LANE_END, 0, 1000).leaves == 0  # noqa: SLF001
     assert leave(stored, queue) == 4
 
 

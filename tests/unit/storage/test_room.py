@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import shmbroker
 
 LEAF = 64
+LANE_END = 1 << 51  # behind all messages of a lane
 BODY = bytes(2000)
 EVERYTHING = 1 << 52
 
@@ -112,7 +113,7 @@ def test_what_comes_next_is_loaded_before_it_is_needed(small: Stored) -> None:
     queue = small.connection.queue("q", durable=True)
     put_leaves(small, queue, 30)
     small.keeper.settle()
-    assert paging.leave(queue._core, 0, 0, 1000).leaves > 0  # noqa: SLF001
+    assert paging.leave(queue._core, LANE_END, 0, 1000).leaves > 0  # noqa: SLF001
     assert absent(queue)[0] == 0
     assert small.keeper.make_room()
     assert absent(queue) == [] or absent(queue)[0] > 0
@@ -127,7 +128,7 @@ def test_a_limit_holds_for_what_is_not_in_the_memory(small: Stored, used: float)
     queue = small.connection.queue("q", durable=True)
     put_leaves(small, queue, 30)
     small.keeper.settle()
-    assert paging.leave(queue._core, 0, 0, 1000).leaves > 0  # noqa: SLF001
+    assert paging.leave(queue._core, LANE_END, 0, 1000).leaves > 0  # noqa: SLF001
     queue.configure(max_length=10 * LEAF, overflow="drop-head")
     small.keeper._room._used = used  # noqa: SLF001 - as after a look
     while queue.statistics().ready > 10 * LEAF:
@@ -141,7 +142,7 @@ def test_a_limit_that_holds_evicts_nothing(small: Stored) -> None:
     queue = small.connection.queue("q", durable=True)
     put_leaves(small, queue, 30)
     small.keeper.settle()
-    assert paging.leave(queue._core, 0, 0, 1000).leaves > 0  # noqa: SLF001
+    assert paging.leave(queue._core, LANE_END, 0, 1000).leaves > 0  # noqa: SLF001
     queue.configure(max_length=30 * LEAF, overflow="drop-head")
     while small.keeper.make_room():
         pass
@@ -184,7 +185,7 @@ def test_little_is_loaded_above_the_low_mark(small: Stored) -> None:
     queue = small.connection.queue("q", durable=True)
     put_leaves(small, queue, 10)
     small.keeper.settle()
-    assert paging.leave(queue._core, 0, 0, 1000).leaves > 0  # noqa: SLF001
+    assert paging.leave(queue._core, LANE_END, 0, 1000).leaves > 0  # noqa: SLF001
     other = small.connection.queue("other")
     while part_in_use(queue) < room.LOW + 0.02:
         other.put_many([BODY])
@@ -299,6 +300,6 @@ def test_a_leaf_that_would_fill_the_memory_is_not_loaded_ahead(small: Stored) ->
         queue.put(bytes(MEMORY // 9), timeout=0)
         small.keeper.turn()
     small.keeper.settle()
-    assert paging.leave(queue._core, 0, 0, 1000).leaves == 2  # noqa: SLF001
+    assert paging.leave(queue._core, LANE_END, 0, 1000).leaves == 2  # noqa: SLF001
     assert not small.keeper.make_room()
     assert absent(queue) == [0, 1]

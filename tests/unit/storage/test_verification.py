@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 LEAF = rows.LEAF
 COUNT = 10 * LEAF
+LANE_END = 1 << 51  # behind all messages of a lane
 PAGE = 4096
 TREE = {1, 2}  # the flags of branch and leaf pages
 _FLAGS = 10  # the offset of the flags in a page
@@ -53,7 +54,7 @@ def queue(stored: Stored) -> shmbroker.Queue:
     made.put_many([b"%d" % number for number in range(COUNT)], timeout=0)
     stored.keeper.turn()
     stored.keeper.settle()
-    assert paging.leave(made._core, 0, 0, COUNT).leaves == COUNT // LEAF  # noqa: SLF001
+    assert paging.leave(made._core, LANE_END, 0, COUNT).leaves == COUNT // LEAF  # noqa: SLF001
     with attached(stored) as found:
         found.set_restored(verified=False)
         load_as_clients(found)

@@ -86,7 +86,7 @@ def test_a_turn_that_fails_changes_nothing(store: Open, tmp_path_factory: pytest
 
     def fail(batch: Batch) -> None:
         batch.put_queue(2, b"record")
-        assert batch.members(1, 0) == 0  # the transaction has the turn from now on
+        assert batch.members(1, 0) == (0, 0)  # the transaction has the turn from now on
         raise KeyError
 
     with pytest.raises(KeyError), store.writer.turn() as batch:
@@ -104,13 +104,13 @@ def test_a_turn_sees_those_before_it(store: Open) -> None:
     )
     with store.writer.turn() as batch:
         batch.put_row(1, 64, memoryview(bytearray(heads)), memoryview(bytearray(rows.SEAL)))
-        assert batch.members(1, 64) == 5
+        assert batch.members(1, 64) == (5, 0)
     with store.writer.turn() as batch:
-        assert batch.members(1, 64) == 5
+        assert batch.members(1, 64) == (5, 0)
         batch.end_span(1, 64, 64)
-        assert batch.members(1, 64) == 0
+        assert batch.members(1, 64) == (0, 0)
     with store.writer.turn() as batch:
-        assert batch.members(1, 64) == 0
+        assert batch.members(1, 64) == (0, 0)
 
 
 def test_the_database_gets_many_turns_at_once(store: Open) -> None:
