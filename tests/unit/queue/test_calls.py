@@ -200,7 +200,7 @@ def test_statistics_of_a_queue_that_is_deleted_meanwhile(
     queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is gone then, too."""
-    monkeypatch.setattr(queue._core_connection, "queue_statistics", lambda _: None)  # noqa: SLF001
+    monkeypatch.setattr(queue._core_connection, "queue_statistics", lambda _, **_given: None)  # noqa: SLF001
     with pytest.raises(NotFound, match="no queue 'q'"):
         queue.statistics()
 
