@@ -28,8 +28,8 @@ _MAX_DIGITS = len(str(native.LONGEST_EXPIRATION_MS))
 class BasicProperties(native.Properties):
     """The fourteen properties of AMQP 0-9-1's basic class; ``None`` = not set.
 
-    A message with ``delivery_mode=1`` is transient: it ends with the memory of its broker, also in a stored queue, and no
-    publisher waits until it is on the disk.
+    A message with ``delivery_mode=1`` is transient: it ends with the memory of its broker, also in a stored queue, and
+    no publisher waits until it is on the disk.
 
     The publisher gives ``timestamp`` as a ``datetime`` (in UTC if it has no zone), a ``time.struct_time`` in UTC, or
     POSIX seconds as an ``int``. The consumer gets a ``datetime`` in UTC, in whole seconds.
