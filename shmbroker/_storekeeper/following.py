@@ -82,10 +82,7 @@ class Following:
         """
         self.ids.begin(everything=everything)
         self._changes, self.saw_ends, self.size, self.passed = [], False, 0, 0
-        lanes = self._core.lanes(self.queue)
-        self._stored = {lane.stored >> rows.LANE_SHIFT: lane.stored for lane in lanes}
-        if everything and not self._is_transient:
-            self.transients.begin_afresh(lanes)
+        self._stored = {lane.stored >> rows.LANE_SHIFT: lane.stored for lane in self._core.lanes(self.queue)}
         self._reached = dict(self._stored)
 
     def collect(self, *, everything: bool) -> None:
@@ -162,15 +159,17 @@ class Following:
         """Notes the transient messages that a row was gathered without; returns how many there are."""
         if self._which == storing.ALL or not row.transient:
             return 0
-        self.transients.lacks(row.first + (row.transient & -row.transient).bit_length() - 1)
+        self.transients.lacks(row.first + _lowest(row.transient))
         return row.transient.bit_count()
 
     def _lacking(self, leaf: int, missing: int) -> int:
-        """Which messages of a leaf have to be written, of those that the store has not: the transient ones have not."""
+        """Which messages of a leaf this turn has to write, of those that the store lacks: transient ones can wait."""
         if not missing or self._which == storing.ALL:
             return missing
-        row = self._core.gather(self.queue, leaf, leaf + rows.LEAF, storing.DURABLE)
-        return missing & ~row.transient
+        transient = missing & self._core.gather(self.queue, leaf, leaf + rows.LEAF, storing.DURABLE).transient
+        if transient:
+            self.transients.lacks_one_before(leaf + _lowest(transient))
+        return missing & ~transient
 
     def _gather_one(self, sequence: int, which: int) -> Gathered:
         row = self._core.gather(self.queue, sequence, sequence + 1, which)
@@ -205,6 +204,10 @@ class Following:
             if reached != self._stored.get(lane):
                 self._core.advance(self.queue, reached)
         self.ids.synced()
+
+
+def _lowest(mask: int) -> int:
+    return (mask & -mask).bit_length() - 1
 
 
 def _bits(mask: int) -> list[int]:

@@ -163,8 +163,6 @@ class Storekeeper:
     def _turn(self) -> int:
         turn = self._core.turn_begin()
         afresh, self._everything = self._everything, True  # unless this turn comes to its end
-        if afresh:
-            self._room.suffices()  # it has not looked yet
         written = _Written()
         with self._writing().turn() as batch:
             commits, passes = self._core.await_commits(), 1

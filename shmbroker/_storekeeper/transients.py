@@ -13,7 +13,7 @@ from shmbroker._core import storing
 from shmbroker.storage import rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from shmbroker._core.queue import CoreQueue
     from shmbroker._core.storing import CoreStorekeeper, Lane
@@ -25,6 +25,8 @@ MOST = 16 << 20
 
 class Transients:
     """Which transient messages of a queue the store lacks: those from a sequence number of each lane on.
+
+    A storekeeper that begins, or whose turn has failed, looks at all messages, and so finds those that the store lacks.
 
     Args:
         core: the storekeeper in the core.
@@ -38,19 +40,8 @@ class Transients:
 
     @property
     def some_lack(self) -> bool:
-        """Whether the store lacks some, or may lack some."""
+        """Whether the store lacks some."""
         return bool(self._lacking)
-
-    def begin_afresh(self, lanes: Iterable[Lane]) -> None:
-        """Notes that the store may lack any: this storekeeper does not know what the one before has written.
-
-        Args:
-            lanes: the lanes of the queue. What was appended to one behind ``stored`` is gathered in this turn.
-        """
-        for lane in lanes:
-            zero = lane.stored >> rows.LANE_SHIFT << rows.LANE_SHIFT
-            if lane.stored > zero:
-                self.lacks(zero)
 
     def lacks(self, sequence: int) -> None:
         """Notes that the store lacks the message with a sequence number."""
@@ -58,8 +49,9 @@ class Transients:
         self._lacking[lane] = min(sequence, self._lacking.get(lane, sequence))
 
     def lacks_one_before(self, sequence: int) -> None:
-        """The same of a message that may lie before others of its leaf that the store has: it has none of them then."""
-        self.lacks(rows.leaf_of(sequence))
+        """The same of a message that may lie before others of its leaf that the store has: these are written anew."""
+        if sequence < self._lacking.get(sequence >> rows.LANE_SHIFT, rows.BEHIND_ALL):
+            self.lacks(rows.leaf_of(sequence))
 
     def behind(self, lane: Lane) -> int:
         """The sequence number up to which the store has all messages of a lane, with the transient ones."""
@@ -69,7 +61,7 @@ class Transients:
         """Writes those that the store lacks; returns how many.
 
         Args:
-            batch: the batch of the turn. If the turn fails, the next one begins afresh.
+            batch: the batch of the turn. If the turn fails, the next one looks at everything.
             reached: by lane, up to where the turn has gathered the other messages.
             most: bytes of bodies, after which the rest is left to the next turn.
         """

@@ -10,7 +10,7 @@ import pytest
 from scenario_support.lasting import LEAF, Lasting, absent
 from scenario_support.observing import assert_counts, await_counts, texts
 
-from shmbroker import BasicProperties
+from shmbroker import BasicProperties, stores
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -104,6 +104,25 @@ def test_more_than_the_memory(lasting: Lasting) -> None:
     lasting.kill_keeper()
     assert taken(queue, COUNT) == [*range(COUNT)]
     assert len(queue) == 0
+
+
+def test_a_backup_and_a_compact_store(lasting: Lasting, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Both have what survives, also if the store has transient messages that have left the memory."""
+    queue = lasting.connection.queue("q", durable=True)
+    fill(queue, 0, COUNT)
+    queue.put(b"%08d" % COUNT)
+    before = [*filter(is_lasting, range(COUNT)), COUNT]
+    place = tmp_path_factory.mktemp("backup") / "made"
+    assert stores.backup(place, broker=lasting.name).messages == len(before)
+    lasting.lose()
+    stores.compact(lasting.folder)
+    lasting.begin()
+    assert taken(lasting.queue(), len(before)) == before
+    assert len(lasting.queue()) == 0
+    again = tmp_path_factory.mktemp("again")
+    stores.restore(place, again)
+    with contextlib.closing(Lasting(f"{lasting.name}-again", again, memory="32M")) as restored:
+        assert taken(restored.queue(), len(before)) == before
 
 
 def test_the_loss_of_more_than_the_memory(lasting: Lasting) -> None:

@@ -17,8 +17,8 @@
  *      into the store.
  *  I135 a leaf leaves only if the store has its transient messages as well. The storekeeper knows from which position on
  *      it has left some out, and lets no leaf leave that ends behind it. It has to know: to read the properties of 64 messages
- *      beside their consumers costs more than all else that a departure looks at. A storekeeper that has just begun takes
- *      it that the store has none of those that are in the memory, and writes them again.
+ *      beside their consumers costs more than all else that a departure looks at. A storekeeper that has just begun
+ *      looks at everything (I120 of sb_changed.h), and so finds what the store lacks.
  *
  * Ordering pairs: P45 of sb_paged.h.
  *

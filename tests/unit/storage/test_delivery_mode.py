@@ -13,7 +13,7 @@ import pytest
 
 import shmbroker
 from shmbroker import aio, transfer
-from shmbroker._core import paging
+from shmbroker._core import paging, storing
 from shmbroker._storekeeper.examination import checked
 from shmbroker._storekeeper.transients import Transients
 from shmbroker.storage import rows
@@ -22,6 +22,10 @@ from tests.unit.storage.conftest import Stored
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from shmbroker._core.queue import CoreQueue
+    from shmbroker._core.storing import Gathered
+    from shmbroker._storekeeper.storekeeper import Storekeeper
 
 LEAF = rows.LEAF
 BODY = bytes(2000)
@@ -411,6 +415,72 @@ def test_a_queue_that_keeps_its_messages_writes_none(small: Stored) -> None:
         assert not small.keeper.make_room()
     assert not small.keeper._room.is_ample  # noqa: SLF001
     assert rows_of(small, rows.TRANSIENT) == 0
+
+
+def test_another_storekeeper_lets_none_leave_that_it_has_not_written(small: Stored) -> None:
+    """It does not know what the one before has left out."""
+    queue = small.connection.queue("q", durable=True)
+    for number in range(4 * LEAF):
+        queue.put(b"%08d" % number, timeout=0, properties=TRANSIENT if number % 2 else LASTING)
+    small.keeper.turn()
+    small.take_over()
+    small.keeper.turn()
+    small.keeper.settle()
+    followed = next(iter(small.keeper._following.values()))  # noqa: SLF001
+    (lane,) = small.keeper._core.lanes(queue._core)  # noqa: SLF001
+    assert followed.transients.behind(lane) == 0
+    small.keeper._room._used = 0.5  # noqa: SLF001 - as after a look
+    small.keeper.turn()
+    small.keeper.settle()
+    assert followed.transients.behind(lane) == 4 * LEAF
+    assert paging.leave(queue._core, followed.transients.behind(lane), 0, 9) == 4  # noqa: SLF001
+    assert [number_of(message) for message in queue.browse()] == [*range(4 * LEAF)]
+
+
+class Staging:
+    """Lets a storekeeper see one message as one of a commit that is not carried out, as long as it is `staged`."""
+
+    def __init__(self, keeper: Storekeeper, sequence: int) -> None:
+        self._gather = keeper._core.gather  # noqa: SLF001
+        self.staged, self._sequence = True, sequence
+        keeper._core.gather = self  # type: ignore[assignment]  # noqa: SLF001
+
+    def __call__(self, queue: CoreQueue, sequence: int, end: int, which: int = storing.DURABLE) -> Gathered:
+        """As the core's storekeeper does."""
+        if not self.staged or not sequence <= self._sequence < end:
+            return self._gather(queue, sequence, end, which)
+        if sequence < self._sequence:
+            return self._gather(queue, sequence, self._sequence, which)
+        row = self._gather(queue, sequence, sequence, which)
+        return row._replace(staged=(sequence,), behind=sequence + 1)
+
+
+@pytest.mark.parametrize("taken_over", [False, True], ids=["the same storekeeper", "another one"])
+def test_one_of_a_commit_is_written_when_it_is_there(small: Stored, taken_over: bool) -> None:  # noqa: FBT001
+    """Its neighbours were written before: the leaf is written anew, each of its messages once."""
+    queue = small.connection.queue("q", durable=True)
+    if taken_over:
+        small.take_over()
+    small.keeper.turn()
+    small.keeper._room._used = 0.5  # noqa: SLF001 - as after a look
+    staging = Staging(small.keeper, 5)
+    for number in range(LEAF + 1):
+        queue.put(b"%08d" % number, timeout=0, properties=TRANSIENT)
+    small.keeper.turn()
+    if taken_over:  # one that begins does not know of the commit, until the end of that leads to the message
+        next(iter(small.keeper._following.values()))._staged.clear()  # noqa: SLF001
+    assert rows_of(small, rows.TRANSIENT) == 3
+    staging.staged = False
+    if taken_over:
+        held = [queue.get_nowait() for _ in range(6)]
+        held[5].nack()
+        for message in held[:5]:
+            message.nack()
+    small.keeper.turn()
+    assert rows_of(small, rows.TRANSIENT) == 2
+    if not taken_over:
+        assert paging.leave(queue._core, LEAF, 0, 9) == 1  # noqa: SLF001
+    assert [number_of(message) for message in queue.browse()] == [*range(LEAF + 1)]
 
 
 def test_a_turn_writes_some_of_them(small: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
