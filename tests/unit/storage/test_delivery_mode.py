@@ -433,7 +433,7 @@ def test_another_storekeeper_lets_none_leave_that_it_has_not_written(small: Stor
     small.keeper.turn()
     small.keeper.settle()
     assert followed.transients.behind(lane) == 4 * LEAF
-    assert paging.leave(queue._core, followed.transients.behind(lane), 0, 9) == 4  # noqa: SLF001
+    assert paging.leave(queue._core, followed.transients.behind(lane), 0, 9).leaves == 4  # noqa: SLF001
     assert [number_of(message) for message in queue.browse()] == [*range(4 * LEAF)]
 
 
@@ -479,7 +479,7 @@ def test_one_of_a_commit_is_written_when_it_is_there(small: Stored, taken_over: 
     small.keeper.turn()
     assert rows_of(small, rows.TRANSIENT) == 2
     if not taken_over:
-        assert paging.leave(queue._core, LEAF, 0, 9) == 1  # noqa: SLF001
+        assert paging.leave(queue._core, LEAF, 0, 9).leaves == 1  # noqa: SLF001
     assert [number_of(message) for message in queue.browse()] == [*range(LEAF + 1)]
 
 
@@ -522,14 +522,14 @@ def test_a_leaf_with_one_that_was_not_written_stays(small: Stored) -> None:
     followed = next(iter(small.keeper._following.values()))  # noqa: SLF001
     (lane,) = small.keeper._core.lanes(queue._core)  # noqa: SLF001
     assert followed.transients.behind(lane) == LEAF + 3
-    assert paging.leave(queue._core, followed.transients.behind(lane), 0, 9) == 1  # noqa: SLF001
+    assert paging.leave(queue._core, followed.transients.behind(lane), 0, 9).leaves == 1  # noqa: SLF001
     small.keeper._room._used = 0.8  # noqa: SLF001 - as after a look
     assert small.keeper._room.awaits_transients([followed])  # noqa: SLF001
     small.keeper.turn()
     small.keeper.settle()
     assert not small.keeper._room.awaits_transients([followed])  # noqa: SLF001
     assert followed.transients.behind(lane) == 4 * LEAF
-    assert paging.leave(queue._core, followed.transients.behind(lane), 0, 9) == 3  # noqa: SLF001
+    assert paging.leave(queue._core, followed.transients.behind(lane), 0, 9).leaves == 3  # noqa: SLF001
     assert [number_of(message) for message in queue.browse()] == [*range(4 * LEAF)]
 
 
