@@ -9,6 +9,7 @@ import socket
 
 import shmbroker
 from shmbroker._process import connections
+from shmbroker._session.session import session_of
 
 VARIABLE = "SHMBROKER_BROKER"
 _DEFAULT = "default"
@@ -25,11 +26,17 @@ def broker_name(option: str | None) -> str:
 def connection_to(broker: str) -> shmbroker.Connection:
     """Returns the connection that all code in this process shares.
 
+    A worker may outlive the memory of a broker, which then was made again from its store: it connects again.
+
     Raises:
         BrokerNotFound: there is no such broker on this host.
         OutOfMemory: its memory cannot be mapped in this process, or has no room for a connection.
     """
-    return connections.shared(_connected, broker)
+    found = connections.shared(_connected, broker)
+    if session_of(found).core.attachment.removed:
+        found.close()
+        found = connections.shared(_connected, broker)
+    return found
 
 
 def _connected(broker: str) -> shmbroker.Connection:

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import shmbroker
+from shmbroker._session.queues import core_of
+from shmbroker._session.session import session_of
 from shmbroker.spark.attachment import connection_to
 
 if TYPE_CHECKING:
-    from shmbroker import Connection
+    from shmbroker import Connection, Queue
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
@@ -26,24 +28,32 @@ class BrokerIdentity:
         broker: the name of the broker.
         host: the name of the host, for error texts.
         boot: the boot id of the host's kernel.
-        created_at: the time of the broker's creation, in seconds since 1970.
+        created_at: the time of the creation of the broker's memory, in seconds since 1970.
+        store: the id of the broker's store; 0: it has none.
     """
 
     broker: str
     host: str
     boot: str
     created_at: float
+    store: int = dataclasses.field(default=0, compare=False)
 
-    @property
-    def identity(self) -> str:
-        """The identity as text, as the offsets of a stream contain it (`shmbroker.spark.stream`)."""
+    def identity(self, queue: Queue) -> str:
+        """What has the leases of a queue, as text for the offsets of a stream (`shmbroker.spark.stream`).
+
+        The leases of a durable queue are in the store, if the broker has one: they are the same after a start from it,
+        also on another host or under another name. Those of other queues end with the memory.
+        """
+        if core_of(queue).lasts:
+            return f"store {self.store:016x}"
         return f"{self.broker}@{self.boot[:8]}-{self.created_at:.6f}"
 
     @classmethod
     def of(cls, connection: Connection) -> BrokerIdentity:
         """Identifies the broker of a connection."""
-        facts = shmbroker.Broker(connection.broker_name).statistics()
-        return cls(facts.name, socket.gethostname(), _boot(), facts.created_at)
+        attached = session_of(connection).core.attachment
+        facts = attached.statistics()
+        return cls(facts.name, socket.gethostname(), _boot(), facts.created_at, attached.store_id)
 
     def connection(self) -> Connection:
         """Returns this process's connection to the broker that this object identifies.

@@ -2,7 +2,8 @@
 """`readStream.format("shmbroker")`: each micro-batch is leases of a consumer group, so a replay gives the same rows.
 
 An offset is a broker, a group, the number of a lease, and a count of losses (see `Offset`). Offsets are in Spark's
-checkpoint, and leases in the broker, even if processes die. When Spark asks for the next offset, it has finished the
+checkpoint, and leases in the broker, even if processes die. Those of a durable queue are in the store of the broker, if
+it has one: each is on the disk before Spark knows its number, so they are there after a loss of the machine, too. When Spark asks for the next offset, it has finished the
 batches before that. So ``latestOffset(start)`` acknowledges the leases up to ``start``. A later ``commit`` acknowledges
 only leases that ``latestOffset`` has not acknowledged. If a query stops before either call, the leases of its last
 batch stay leased until the query is restarted.
@@ -52,7 +53,7 @@ class Offset:
     """The position of a stream.
 
     Attributes:
-        broker: the broker, as :attr:`BrokerIdentity.identity`; ``lease`` means nothing to another broker.
+        broker: the broker or its store, as :meth:`BrokerIdentity.identity`; ``lease`` means nothing to another one.
         group: the consumer group.
         lease: the number of the last lease; 0 = none; or NOT_NOTED.
         losses: how often lost leases were skipped. After each loss the numbers of leases may begin again.
@@ -98,6 +99,7 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last: Offset | None = None
         self._group: shmbroker.Group | None = None
         self._broker_identity: BrokerIdentity | None = None
+        self._identity = ""
         self._untold = False  # True: Spark did not pass the offset of a restarted query
         self._left: int | None = None  # with the trigger availableNow: how many messages the query may still lease
 
@@ -111,7 +113,7 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 name = f"spark-{uuid.uuid4().hex}"
             else:
                 lease = shmbroker.Group(self._connection(), self._options.queue, name).acked
-            self._first = Offset(self._here().identity, name, lease)
+            self._first = Offset(self._leases_in(), name, lease)
         return self._first.written()
 
     def latestOffset(self, start: dict[str, Any] | None = None, limit: object = None) -> dict[str, Any]:  # noqa: ARG002, N802
@@ -170,7 +172,7 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._untold = True
         group = self._attached(self._options.group)
         number = self._leased(group, group.leased)
-        self._last = Offset(self._here().identity, group.name, number)
+        self._last = Offset(self._leases_in(), group.name, number)
         return self._last.written()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
@@ -206,7 +208,7 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._lost(self._another_broker(first))
         for number in range(after + 1, last.lease + 1):
             try:
-                if last.broker != self._here().identity:
+                if last.broker != self._leases_in():
                     raise self._another_broker(last)
                 parts += self._parts(last.group, number, group.size(number))
             except shmbroker.NotFound as lost:
@@ -244,6 +246,12 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._broker_identity = BrokerIdentity.of(self._connection())
         return self._broker_identity
 
+    def _leases_in(self) -> str:
+        if not self._identity:
+            queue = self._connection().queue(self._options.queue, passive=True)
+            self._identity = self._here().identity(queue)
+        return self._identity
+
     def _attached(self, name: str) -> shmbroker.Group:
         if self._group is None or self._group.name != name:
             self._group = shmbroker.Group(self._connection(), self._options.queue, name)
@@ -261,17 +269,17 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises:
             LeaseNotFound: the leases are lost, and the option ``failOnDataLoss`` is set.
         """
-        if offset.broker != self._here().identity:
+        if offset.broker != self._leases_in():
             self._lost(self._another_broker(offset))
         elif offset.lease > group.leased:
             text = f"NOT_FOUND - group '{group.name}' was released: it has {group.leased} leases, not {offset.lease}"
             self._lost(shmbroker.LeaseNotFound(404, text))
         else:
             return offset
-        return Offset(self._here().identity, group.name, group.acked, offset.losses + 1)
+        return Offset(self._leases_in(), group.name, group.acked, offset.losses + 1)
 
     def _another_broker(self, offset: Offset) -> shmbroker.LeaseNotFound:
-        text = f"NOT_FOUND - the checkpoint is of broker {offset.broker}, this one is {self._here().identity}"
+        text = f"NOT_FOUND - the checkpoint is of broker {offset.broker}, this one is {self._leases_in()}"
         return shmbroker.LeaseNotFound(404, text)
 
     def _lost(self, error: shmbroker.NotFound) -> None:

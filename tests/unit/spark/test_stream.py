@@ -71,7 +71,7 @@ def test_a_query_without_a_group(queue: shmbroker.Queue) -> None:
     assert (start["lease"], start["losses"], start["broker"]) == (
         NOT_NOTED,
         0,
-        BrokerIdentity.of(connection_of(queue)).identity,
+        BrokerIdentity.of(connection_of(queue)).identity(queue),
     )
     assert start["group"].startswith("spark-")
     assert len(start["group"]) == len("spark-") + 32

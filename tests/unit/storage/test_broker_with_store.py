@@ -160,7 +160,8 @@ def test_a_memory_that_is_too_small_is_refused(name: str, tmp_path: Path) -> Non
     """The messages stay in the store."""
     broker = shmbroker.Broker(name, memory="128M", data_dir=tmp_path).create()
     with broker.connect() as connection:
-        connection.queue("q", durable=True).put_many([b"%d" % number + b" " * 500_000 for number in range(120)])
+        queue = connection.queue("q", durable=True, max_length=1000)  # its messages stay in the memory
+        queue.put_many([b"%d" % number + b" " * 500_000 for number in range(120)])
     broker.stop(purge=True)
     with pytest.raises(exceptions.OutOfMemory):
         shmbroker.Broker(name, memory="32M", data_dir=tmp_path).create()
