@@ -129,7 +129,7 @@ def exists(path: str) -> bool:
 
 
 def random_number() -> int:
-    """A random number of 63 bits, not 0. Does not use `secrets`, whose import takes longer than the import of this module."""
+    """A random number of 63 bits, not 0. Does not use `secrets`, whose import takes longer than that of this module."""
     return int.from_bytes(os.urandom(8)) >> 1 or 1
 
 

@@ -19,8 +19,8 @@ size, so that the slots of versions of about the same length fit. The writer of 
 drop, too, if it has called :meth:`Register.set_aside`, which fills the empty queue with messages that are no versions.
 
 Store: the register of something that outlives the memory is a durable queue. Its writer calls :meth:`Register.synced`
-before it relies on a version: a later start from the store then has that version, or one that replaced it. The ring of a
-stored register is restored with all its messages, at their positions, so versions that do not count still do not count.
+before it relies on a version: a later start from the store then has that version, or one that replaced it. The ring of
+a stored register is restored with all its messages, at their positions, so each version counts, or does not, as before.
 
 Death (a writer is killed -> the state of the register):
  before the put -> the value is what it was.

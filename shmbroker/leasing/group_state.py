@@ -131,7 +131,7 @@ def process_of(session: Session, token: str) -> int:
 
 
 def new_token(session: Session) -> str:
-    """Makes a unique token of a user. It names the memory, and the user's connection and process: :func:`process_of`."""
+    """Makes a unique token of a user, with the numbers of the memory, its connection and its process."""
     return f"{session.core.attachment.instance:x}-{session.core.id}-{os.getpid()}-{secrets.token_hex(6)}"
 
 

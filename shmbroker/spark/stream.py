@@ -2,11 +2,12 @@
 """`readStream.format("shmbroker")`: each micro-batch is leases of a consumer group, so a replay gives the same rows.
 
 An offset is a broker, a group, the number of a lease, and a count of losses (see `Offset`). Offsets are in Spark's
-checkpoint, and leases in the broker, even if processes die. Those of a durable queue are in the store of the broker, if
-it has one: each is on the disk before Spark knows its number, so they are there after a loss of the machine, too. When Spark asks for the next offset, it has finished the
-batches before that. So ``latestOffset(start)`` acknowledges the leases up to ``start``. A later ``commit`` acknowledges
-only leases that ``latestOffset`` has not acknowledged. If a query stops before either call, the leases of its last
-batch stay leased until the query is restarted.
+checkpoint, and leases in the broker, even if processes die. The leases of a durable queue are in the store of the
+broker, if it has one. Each is on the disk before Spark knows its number, so it is there after a loss of the machine.
+
+When Spark asks for the next offset, it has finished the batches before that. So ``latestOffset(start)`` acknowledges
+the leases up to ``start``. A later ``commit`` acknowledges only leases that ``latestOffset`` has not acknowledged. If a
+query stops before either call, the leases of its last batch stay leased until the query is restarted.
 
 Spark makes readers in several processes. The reader whose ``latestOffset`` is called attaches the group; all others
 only read its state.

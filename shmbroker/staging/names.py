@@ -79,7 +79,7 @@ def batch_of(text: str) -> Batch:
 
 
 def declare(connection: Connection, name: str, **given: Any) -> bool:  # noqa: ANN401 - settings of any type
-    """Makes a queue for staging, with the given settings; returns ``False`` if it exists. Durable: in the store, if any."""
+    """Makes a queue for staging, with the given settings; returns ``False`` if the queue exists already."""
     wanted = settings.QueueSettings(**given)
     session = session_of(connection)
     return core_queue.declare(session.core, name, wanted, session.operation_deadline(), core_queue.STAGE)

@@ -211,6 +211,40 @@ def test_a_group_of_a_transient_queue_ends_with_the_memory(lasting: Lasting) -> 
     assert lasting.connection.queue_names(all=True) == []
 
 
+class User(threading.Thread):
+    """A user that leases, acknowledges and releases until the broker is lost.
+
+    Attributes:
+        over: ends it.
+        ended: the messages that it acknowledged, and was told so.
+        ending: those that it was about to acknowledge.
+    """
+
+    def __init__(self, group: shmbroker.Group, seed: float) -> None:
+        super().__init__()
+        self._group, self._chance = group, random.Random(seed)
+        self.over = threading.Event()
+        self.ended: set[bytes] = set()
+        self.ending: set[bytes] = set()
+
+    def run(self) -> None:
+        """Works."""
+        with contextlib.suppress(exceptions.BrokerError):
+            while not self.over.is_set():
+                if self._chance.random() < 0.1:
+                    self._group.release()
+                    self._group.attach()
+                self._group.lease(self._group.leased, max_messages=self._chance.choice((1, 3, 40)))
+                if self._chance.random() < 0.3 and self._group.leased > self._group.acked:
+                    self._acknowledge(self._group.acked + 1)
+
+    def _acknowledge(self, number: int) -> None:
+        self.ending = {body for body, _ in seen(self._group, number)}
+        self._group.ack(number)
+        self.ended |= self.ending
+        self.ending = set()
+
+
 def test_losses_at_any_moment(lasting: Lasting) -> None:
     """A user leases, acknowledges and releases without end: each message is in the queue, or leased, or acknowledged.
 
@@ -220,29 +254,13 @@ def test_losses_at_any_moment(lasting: Lasting) -> None:
     filled(lasting, total)
     ended: set[bytes] = set()  # acknowledged, and told so
     for _ in range(8):
-        group, ending, over = group_of(lasting), set[bytes](), threading.Event()
-
-        def work(group: shmbroker.Group = group, ending: set[bytes] = ending, over: threading.Event = over) -> None:
-            choice = random.Random(chance.random())
-            with contextlib.suppress(exceptions.BrokerError):
-                while not over.is_set():
-                    if choice.random() < 0.1:
-                        group.release()
-                        group.attach()
-                    group.lease(group.leased, max_messages=choice.choice((1, 3, 40)))
-                    if choice.random() < 0.3 and group.leased > group.acked:
-                        ending.clear()
-                        ending.update(body for body, _ in seen(group, group.acked + 1))
-                        group.ack(group.acked + 1)
-                        ended.update(ending)
-                        ending.clear()
-
-        user = threading.Thread(target=work)
+        user = User(group_of(lasting), chance.random())
         user.start()
-        over.wait(chance.random() * 0.15)
+        user.over.wait(chance.random() * 0.15)
         lasting.lose()
-        over.set()
+        user.over.set()
         user.join()
+        ended |= user.ended
         lasting.begin()
         group = group_of(lasting)
         found = [body for number in range(group.acked + 1, group.leased + 1) for body, _ in seen(group, number)]
@@ -251,5 +269,5 @@ def test_losses_at_any_moment(lasting: Lasting) -> None:
         assert set(found) <= there.keys()
         assert [body for body, count in there.items() if count > 1] == []
         assert there.keys() & ended == set()
-        assert set(numbers(0, total)) - there.keys() - ended <= ending
+        assert set(numbers(0, total)) - there.keys() - ended <= user.ending
         ended = set(numbers(0, total)) - there.keys()
