@@ -11,8 +11,9 @@
  * Each committer ends a message of one queue and publishes one to another queue, in one commit. The storekeeper collects
  * ends, then messages, in as many passes as it needs.
  *
- * With MOVES, each of them moves a message instead: it is counted as a commit, and `decided` says that it has begun. If the
- * mover was killed before the message was in the other queue, the reaper undoes the move.
+ * With MOVES, each of them moves a message instead: it is counted as a commit, and `decided` says that it has begun. The
+ * reaper finishes the move of a dead mover, or undoes it if the message is not in the other queue. It need not count: the
+ * mover has, before its first effect.
  *
  * Claims, at any moment, which is when the machine may lose its memory: the disk has either both changes of a commit, or
  *   neither; both if the committer was told so. At rest: the counts agree.
@@ -29,7 +30,8 @@
  * fault: -DCOMMITTERS=1 -DKILLS=1 -DFAULT_REAPER_COUNTS_NOT
  * fault: -DCOMMITTERS=2 -DKILLS=1 -DFAULT_MEND_BLINDLY
  * fault: -DCOMMITTERS=1 -DFAULT_ONE_QUEUE_LATER
- * fault: -DCOMMITTERS=1 -DKILLS=1 -DMOVES -DFAULT_REAPER_COUNTS_LATE
+ * fault: -DCOMMITTERS=1 -DMOVES -DFAULT_MEND_BLINDLY
+ * fault: -DCOMMITTERS=1 -DKILLS=1 -DMOVES -DFAULT_REAPER_CLEARS_EARLY
  */
 #include "common.h"
 
@@ -104,22 +106,22 @@ begin:
   :: i < COMMITTERS && died[i] ->
      if
      :: decided[i] ->
-#if !defined(FAULT_REAPER_COUNTS_NOT) && !defined(FAULT_REAPER_COUNTS_LATE)
-        atomic { FATE; begun++ }
-#endif
 #ifdef MOVES
+#ifdef FAULT_REAPER_CLEARS_EARLY
+        atomic { FATE; decided[i] = 0 }
+#endif
         if
         :: ready[i] -> carry_out(i)
         :: !ready[i] /* undone */
         fi;
 #else
-        carry_out(i);
-#endif
-#ifdef FAULT_REAPER_COUNTS_LATE
+#ifndef FAULT_REAPER_COUNTS_NOT
         atomic { FATE; begun++ }
 #endif
+        carry_out(i);
 #ifndef FAULT_REAPER_COUNTS_NOT
         atomic { FATE; done++ }
+#endif
 #endif
         atomic { FATE; decided[i] = 0 }
      :: else

@@ -373,15 +373,12 @@ static void reap_connection(sb_connection *by, unsigned id, const sb_holding_shm
   sb_connection_shm *shm = sb_connection_record(by->b, id);
   if (shm != NULL) {
     SB_STORE(&shm->waiter, 0u, SB_RELEASE);
-    bool moving = SB_LOAD(&shm->commit, SB_SEQ_CST) == SB_COMMIT_MOVING;
-    if (moving) sb_turns_commit_begins(w.b); /* I125 of sb_turns.h: the intent below may finish the move */
     each_holding(&w, shm, sb_intent_resolve);
     each_holding(&w, shm, mark_ledgers);
     recover_commit(&w, shm);
     each_holding(&w, shm, visit_slots);
     each_holding(&w, shm, visit_views);
     each_holding(&w, shm, visit_cells);
-    if (moving) sb_turns_commit_ends(w.b);
     each_holding(&w, shm, visit_ledgers);
   }
   sb_parts_sweep(by->b); /* parts that the dead connection, or its earlier reaper, did not finish freeing */

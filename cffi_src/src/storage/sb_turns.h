@@ -41,8 +41,8 @@
  *  a commit was decided, or is being carried out -> SB_COMMIT_STORED, and perhaps `commits_begun` is ahead -> the reaper
  *   raises both numbers as well. The storekeeper makes them equal when no connection has SB_COMMIT_STORED or
  *   SB_COMMIT_MOVING.
- *  a move was begun, decided or not -> SB_COMMIT_MOVING, and perhaps `commits_begun` is ahead -> the reaper raises
- *   `commits_begun` before it finishes or undoes the move, and `commits_done` afterwards.
+ *  a move has begun -> SB_COMMIT_MOVING, and perhaps `commits_begun` is ahead -> the reaper finishes or undoes the move,
+ *   then frees the record of the connection, with that word. It need not count: the mover did, before its first effect.
  * A stopped storekeeper keeps its place: those that wait for a turn wait, and nobody else does.
  *
  * Concurrency: one storekeeper, which holds SB_LOCK_STOREKEEPER; any thread asks and waits.
