@@ -50,7 +50,7 @@ typedef enum {
 } sb_status;
 
 /* The version of the layout of shared memory that this core reads. */
-enum { SB_LAYOUT_MAJOR = 1, SB_LAYOUT_MINOR = 22 };
+enum { SB_LAYOUT_MAJOR = 1, SB_LAYOUT_MINOR = 23 };
 
 /* Offsets of two bytes of the lock file. A process locks SUCCESSOR while it waits to replace an automatic housekeeper,
  * one that a client started. A client locks STARTING before it starts one. The housekeeper inherits this lock, and

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 import shmbroker
+from shmbroker._session.queues import core_of
 from shmbroker.leasing.room import BYTES_A_MESSAGE, scarce_bytes
 from shmbroker.spark.attachment import broker_name, connection_to
 from shmbroker.spark.broker_identity import BrokerIdentity
@@ -147,14 +148,17 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _leased(self, group: shmbroker.Group, after: int) -> int:
         """Returns the number of the lease after lease ``after``; ``after`` itself if no message is ready.
 
-        If that lease does not exist yet, it is made, within the limits of the options. Where memory is scarce, the new
-        lease gets fewer messages: Spark repeats a failed batch unchanged, so lack of memory would fail it each time.
+        If that lease does not exist yet, it is made, within the limits of the options. Where memory is scarce, or the
+        queue may be larger than the memory, the new lease gets fewer messages: Spark repeats a failed batch unchanged,
+        so lack of memory would fail it each time.
         """
         rows, size = self._options.max_rows, self._options.max_bytes
         if self._left is not None:
             # If none is left, `latestOffset` asks only for a lease that exists: then this limit has no effect.
             rows = max(1, min(self._left, rows or self._left))
-        scarce = scarce_bytes(self._connection())
+        connection = self._connection()
+        stored = core_of(connection.queue(self._options.queue, passive=True)).lasts
+        scarce = scarce_bytes(connection, stored=stored)
         if scarce is not None:
             most = max(1, scarce // BYTES_A_MESSAGE)
             rows, size = min(rows or most, most), min(size or scarce, scarce)

@@ -11,12 +11,13 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
-from scenario_support.lasting import Lasting
+from scenario_support.lasting import Lasting, absent
 from scenario_support.waiting import eventually
 
 import shmbroker
 from shmbroker import exceptions
 from shmbroker._session.queues import core_of
+from shmbroker.body_references import body_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -271,3 +272,23 @@ def test_losses_at_any_moment(lasting: Lasting) -> None:
         assert there.keys() & ended == set()
         assert set(numbers(0, total)) - there.keys() - ended <= user.ending
         ended = set(numbers(0, total)) - there.keys()
+
+
+def test_leased_messages_stay_in_the_memory(lasting: Lasting) -> None:
+    """After a restart, too, though others leave it: the place of a body is valid until the lease is acknowledged."""
+    size = 10_000
+    bodies = [b"%d" % number + b" " * size for number in range(300)]
+    lasting.connection.queue("q", durable=True).put_many(bodies)
+    group_of(lasting).lease(0)
+    lasting.restart()
+    group = group_of(lasting)
+    places = [place for _, place in group.places(1)]
+    deep = lasting.connection.queue("deep", durable=True)
+    for _ in range(100):
+        deep.put_many([b" " * size] * 100)
+    assert absent(deep) > 0
+    found = [body_at(lasting.connection, place) for place in places]
+    assert [bytes(body) for body in found if body is not None] == bodies
+    del found
+    group.ack(1)
+    assert body_at(lasting.connection, places[0]) is None
