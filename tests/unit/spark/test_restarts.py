@@ -91,6 +91,18 @@ def test_a_query_without_a_group(lasting: Lasting) -> None:
     assert len(read(again, noted, again.latestOffset(noted))) == 6
 
 
+def test_a_queue_that_may_be_larger_than_the_memory(lasting: Lasting) -> None:
+    """A batch gets a part of the free memory, though the memory can grow and the query has named no limit."""
+    deep = lasting.connection.queue("deep", durable=True)
+    deep.put_many([b" " * 10_000] * 3000)
+    found = LeaseReader(stream_options({"queue": "deep", "broker": lasting.name, "group": "g"}))
+    end = found.latestOffset(found.initialOffset())
+    (group,) = shmbroker.groups(lasting.connection)
+    assert end["lease"] == 1
+    assert 0 < group.bytes < 20_000_000
+    assert len(deep) + group.messages == 3000
+
+
 def test_the_offsets_of_another_store(lasting: Lasting, tmp_path: Path, broker_name: str) -> None:
     """A broker of the same name whose folder is another one does not have the leases."""
     first = reader(lasting)

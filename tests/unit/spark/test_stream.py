@@ -207,11 +207,11 @@ def test_leases_where_memory_is_scarce(
         group, "lease", lambda after, max_messages, max_bytes: seen.append((after, max_messages, max_bytes))
     )
     monkeypatch.setattr(module, "BYTES_A_MESSAGE", 130)
-    monkeypatch.setattr(module, "scarce_bytes", lambda _connection: 700)
+    monkeypatch.setattr(module, "scarce_bytes", lambda _connection, **_: 700)
     planner._leased(group, 4)  # noqa: SLF001
-    monkeypatch.setattr(module, "scarce_bytes", lambda _connection: 100)
+    monkeypatch.setattr(module, "scarce_bytes", lambda _connection, **_: 100)
     planner._leased(group, 4)  # noqa: SLF001
-    monkeypatch.setattr(module, "scarce_bytes", lambda _connection: None)
+    monkeypatch.setattr(module, "scarce_bytes", lambda _connection, **_: None)
     planner._leased(group, 4)  # noqa: SLF001
     given = (None if rows is None else int(rows), None if size is None else int(size))
     assert seen == [(4, *wanted), (4, 1, 100), (4, *given)]
