@@ -159,7 +159,7 @@ def test_what_is_staged_for_a_transient_target_waits_for_no_disk(lasting: Lastin
     stage = Stage(lasting.connection, "query", durable=False)
     staged(stage, 0)  # makes the marker
     with lasting.keeper_stopped():
-        assert stage.publish(1, [staged(stage, 1, b"A")], "brief") == 1
+        assert stage.publish(1, [staged(stage, 1, b"A")], "brief", timeout=60) == 1
         staged(stage, 2, b"B")
     lasting.connection.queue("synced", durable=True).put(b"x")
     lasting.restart()
@@ -187,4 +187,5 @@ def test_settings_that_change_leave_a_queue_what_it_is(lasting: Lasting) -> None
     found = schemas.Registered(b"encoded", "text")
     schemas.register(lasting.queue("out"), found)
     lasting.queue("out").configure(max_length=7)
-    assert schemas.registered(lasting.queue("out")) == found
+    with lasting.broker.connect() as other:
+        assert schemas.registered(other.queue("out", passive=True)) == found
