@@ -9,7 +9,6 @@ import socket
 
 import shmbroker
 from shmbroker._process import connections
-from shmbroker._session.session import session_of
 
 VARIABLE = "SHMBROKER_BROKER"
 _DEFAULT = "default"
@@ -32,11 +31,7 @@ def connection_to(broker: str) -> shmbroker.Connection:
         BrokerNotFound: there is no such broker on this host.
         OutOfMemory: its memory cannot be mapped in this process, or has no room for a connection.
     """
-    found = connections.shared(_connected, broker)
-    if session_of(found).core.attachment.removed:
-        found.close()
-        found = connections.shared(_connected, broker)
-    return found
+    return connections.shared(_connected, broker)
 
 
 def _connected(broker: str) -> shmbroker.Connection:

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import shmbroker
-from shmbroker._session.queues import core_of
-from shmbroker._session.session import session_of
+from shmbroker.leasing.lasting import store_of
 from shmbroker.spark.attachment import connection_to
 
 if TYPE_CHECKING:
@@ -29,14 +28,12 @@ class BrokerIdentity:
         host: the name of the host, for error texts.
         boot: the boot id of the host's kernel.
         created_at: the time of the creation of the broker's memory, in seconds since 1970.
-        store: the id of the broker's store; 0: it has none.
     """
 
     broker: str
     host: str
     boot: str
     created_at: float
-    store: int = dataclasses.field(default=0, compare=False)
 
     def identity(self, queue: Queue) -> str:
         """What has the leases of a queue, as text for the offsets of a stream (`shmbroker.spark.stream`).
@@ -44,16 +41,14 @@ class BrokerIdentity:
         The leases of a durable queue are in the store, if the broker has one: they are the same after a start from it,
         also on another host or under another name. Those of other queues end with the memory.
         """
-        if core_of(queue).lasts:
-            return f"store {self.store:016x}"
-        return f"{self.broker}@{self.boot[:8]}-{self.created_at:.6f}"
+        store = store_of(queue)
+        return f"store {store:016x}" if store else f"{self.broker}@{self.boot[:8]}-{self.created_at:.6f}"
 
     @classmethod
     def of(cls, connection: Connection) -> BrokerIdentity:
         """Identifies the broker of a connection."""
-        attached = session_of(connection).core.attachment
-        facts = attached.statistics()
-        return cls(facts.name, socket.gethostname(), _boot(), facts.created_at, attached.store_id)
+        facts = shmbroker.Broker(connection.broker_name).statistics()
+        return cls(facts.name, socket.gethostname(), _boot(), facts.created_at)
 
     def connection(self) -> Connection:
         """Returns this process's connection to the broker that this object identifies.

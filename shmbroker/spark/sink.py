@@ -23,8 +23,8 @@ from pyspark.sql import types
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 import shmbroker
-from shmbroker._session.queues import core_of
 from shmbroker.columns import put
+from shmbroker.leasing.lasting import store_of
 from shmbroker.spark.attachment import broker_name, connection_to
 from shmbroker.spark.broker_identity import BrokerIdentity
 from shmbroker.spark.messages import columns_of, record_batches, refuse
@@ -128,7 +128,7 @@ class _Writing:
                     self._put(queue, columns_of(rows), len(rows))
             return Staged(publication, None)
         patience = self._options.timeout or _PATIENCE_SECONDS
-        stage = Stage(connection, publication, durable=core_of(queue).lasts)
+        stage = Stage(connection, publication, durable=store_of(queue) != 0)
         with stage.attempt(batch, partition, attempt) as writer:
             for rows in batches:  # the writer holds no lock while Spark makes the next batch
                 if encoded is not None:
@@ -150,7 +150,7 @@ class _Writing:
             numbered = self._options.app is not None
             limits = {"at_once": _AT_ONCE, "bytes_at_once": _BYTES_AT_ONCE}
             connection = self._connection()
-            durable = core_of(connection.queue(self._options.queue, passive=True)).lasts
+            durable = store_of(connection.queue(self._options.queue, passive=True)) != 0
             stage = Stage(connection, publication, **limits, per_target=numbered, durable=durable)
             # A batch with a UUID that has not begun can only be published by this call: no later job knows the UUID. So
             # the wait has no limit.

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 import shmbroker
-from shmbroker._session.queues import core_of
+from shmbroker.leasing.lasting import store_of
 from shmbroker.leasing.room import BYTES_A_MESSAGE, scarce_bytes
 from shmbroker.spark.attachment import broker_name, connection_to
 from shmbroker.spark.broker_identity import BrokerIdentity
@@ -157,7 +157,7 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # If none is left, `latestOffset` asks only for a lease that exists: then this limit has no effect.
             rows = max(1, min(self._left, rows or self._left))
         connection = self._connection()
-        stored = core_of(connection.queue(self._options.queue, passive=True)).lasts
+        stored = store_of(connection.queue(self._options.queue, passive=True)) != 0
         scarce = scarce_bytes(connection, stored=stored)
         if scarce is not None:
             most = max(1, scarce // BYTES_A_MESSAGE)
