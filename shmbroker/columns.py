@@ -95,5 +95,9 @@ def put(queue: Queue, columns: Columns, count: int, timeout: float | None = None
         queue.Full: no message found room in time. It is a :class:`NeverFits` if the first one can never fit.
         OutOfMemory: there was no memory in time for any message, or the first one can never fit into the broker.
         ValueError: the key and properties of a message are too long. The messages of the rows before it were put.
+        Timeout: the queue is stored, and the messages that were put are not on the disk in time.
     """
-    return columns._put(core_of(queue), row, count, native.deadline(timeout))  # noqa: SLF001
+    core, until = core_of(queue), native.deadline(timeout)
+    done = columns._put(core, row, count, until)  # noqa: SLF001
+    core.await_store(0 if timeout == 0 else until)
+    return done

@@ -233,8 +233,11 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        """Whether the connection is usable: not after :meth:`close` or a purge of the broker, or in a forked child."""
-        return self._session.is_open
+        """Whether the connection is usable.
+
+        It is not after :meth:`close`, after a purge of the broker or a loss of its memory, or in a forked child.
+        """
+        return self._session.is_open and not self._session.core.attachment.removed
 
     def fileno(self) -> int:
         """Returns a descriptor that is readable when the consumer of this connection has messages.

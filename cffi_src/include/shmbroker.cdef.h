@@ -262,6 +262,7 @@ enum {
   SB_SETTING_MAX_EXPIRY_DELAY_MS,
   SB_SETTING_RESUME_AT, /* percent; 0 and 100: a producer that waits continues when there is room (sb_limits.h) */
   SB_SETTINGS_GIVEN, /* no setting: which settings were given for the queue (_core/settings.py); the core only stores it */
+  SB_SETTINGS_BIRTH, /* no setting: a random number, which the queue keeps when it is made again from the store */
   SB_SETTINGS
 };
 /* When a consumer that has a message group gives it up: when it leaves, or when it holds none of its messages. */
@@ -904,6 +905,9 @@ enum { SB_SYNC_ALWAYS = 0, SB_SYNC_INTERVAL = 1, SB_SYNC_NONE = 2 };
 sb_status sb_broker_format_store(void *memory, const char *data_dir, uint32_t sync, bool refuses);
 void sb_broker_set_stores(sb_broker *b, uint32_t stores);
 uint32_t sb_broker_stores(sb_broker *b);
+/* A random number that was made with the store; 0 = not known yet. The storekeeper sets it before clients are admitted. */
+void sb_broker_set_store_id(sb_broker *b, uint64_t id);
+uint64_t sb_broker_store_id(sb_broker *b);
 /* The folder of the store, at most SB_DATA_DIR_MAX bytes; valid as long as the attachment. */
 const char *sb_broker_data_dir(sb_broker *b);
 uint32_t sb_broker_sync(sb_broker *b);

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import time
 from typing import TYPE_CHECKING, Any
@@ -57,6 +58,7 @@ class Attachment(native.Finalized):
         self.on_detached: Callable[[], None] | None = None
         self.exchanges: Any = None  # the exchanges that `_topology.shared` caches for the life of this attachment
         self._process = os.getpid()
+        self._memory = segments.identity(path)  # before: if it is replaced meanwhile, this attachment counts as removed
         self._attach()
 
     def _attach(self) -> None:
@@ -216,6 +218,11 @@ class Attachment(native.Finalized):
         """
         return facts_of_broker(self._described(in_full=in_full))
 
+    @functools.cached_property
+    def instance(self) -> int:
+        """The number of the broker's memory; one that is made again from the store has another number."""
+        return self.facts().instance
+
     def statistics(self) -> BrokerStatistics:
         """A snapshot of the broker."""
         return statistics_of_broker(self.name, self._described(in_full=True), self._store())
@@ -284,6 +291,15 @@ class Attachment(native.Finalized):
         if slow.sb_broker_stores(self.handle) == slow.SB_STORES_NONE:
             return None
         return os.fsdecode(ffi.string(slow.sb_broker_data_dir(self.handle)))
+
+    @property
+    def store_id(self) -> int:
+        """A random number that was made with the store of the broker, and that it keeps; 0: the broker has none."""
+        return int(slow.sb_broker_store_id(self.handle))
+
+    def set_store_id(self, found: int) -> None:
+        """Lets clients know the id of the store, before they are admitted."""
+        slow.sb_broker_set_store_id(self.handle, found)
 
     @property
     def sync(self) -> str:
@@ -357,10 +373,8 @@ class Attachment(native.Finalized):
 
     @property
     def removed(self) -> bool:
-        """Whether the attached broker is being or was removed, even if a new broker has its name now."""
-        if not segments.exists(self.path):
-            return True
-        return self.closing()
+        """Whether the attached broker is being or was removed, or its files were, even if a new broker has its name."""
+        return segments.identity(self.path) != self._memory or self.closing()
 
 
 class User:

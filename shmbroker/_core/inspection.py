@@ -9,7 +9,7 @@ from shmbroker import exceptions
 from shmbroker._core import examination, native, occupancy
 from shmbroker._core.calls import Calls, in_flight
 from shmbroker._core.facts import QueueFacts, consumers_in, facts_of_queue, statistics_of_queue
-from shmbroker._core.settings import decoded_settings
+from shmbroker._core.settings import birth_of, decoded_settings
 
 if TYPE_CHECKING:
     from shmbroker import statistics
@@ -46,6 +46,11 @@ class Inspection(Calls):
         """The incarnation of each existing queue, which distinguishes it from earlier queues of its name."""
         every = (self.queue_facts(slot) for slot in self.queue_slots())
         return {facts.name: incarnation_of(facts) for facts in every if facts is not None}
+
+    def queue_births(self) -> dict[str, int]:
+        """The birth of each existing queue, which it keeps when it is made again from the store."""
+        every = (self.queue_facts(slot) for slot in self.queue_slots())
+        return {facts.name: birth_of(facts) for facts in every if facts is not None}
 
     def queue_incarnation(self, name: str) -> int:
         """The incarnation of the queue that has the name now; 0: there is no such queue."""

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from shmbroker import exceptions
 from shmbroker._amqp.errors import amqp_error
-from shmbroker._core import filling, native, syncing
+from shmbroker._core import filling, native, segments, syncing
 from shmbroker._core.bodies import Place
 from shmbroker._core.calls import in_flight
 from shmbroker._core.growing import out_of_memory
 from shmbroker._core.inspection import incarnation_of
-from shmbroker._core.settings import ALL_GIVEN, decoded_settings, encoded_settings, given_settings
+from shmbroker._core.settings import ALL_GIVEN, birth_of, decoded_settings, encoded_settings, given_settings, is_durable
 from shmbroker.settings import DEAD_LETTERING, PAGING
 
 if TYPE_CHECKING:
@@ -133,6 +133,7 @@ def declare(  # noqa: PLR0917 - what a queue consists of
     until: int,
     flags: int = 0,
     given: frozenset[str] = ALL_GIVEN,
+    birth: int = 0,
 ) -> bool:
     """Makes a queue.
 
@@ -143,6 +144,7 @@ def declare(  # noqa: PLR0917 - what a queue consists of
         until: the deadline of the wait for the topology lock.
         flags: any of KEEPS, NOTES, STAGE and AUTO_CREATED, the core's bits ``SB_QUEUE_...``.
         given: the names of the settings that were given for this queue; address settings determine the others.
+        birth: the number that the queue had before it was stored; 0: it is new.
 
     Returns:
         Whether it was made; False: it exists.
@@ -154,7 +156,7 @@ def declare(  # noqa: PLR0917 - what a queue consists of
         text = f"overflow={PAGING!r} of queue {name!r}: broker {connection.attachment.name!r} has no store (data_dir)"
         raise amqp_error(exceptions.PreconditionFailed, text)
     slot, holder, encoded = ffi.new("uint32_t *"), ffi.new("int32_t *"), name.encode()
-    wanted, _texts = encoded_settings(settings, flags, given)
+    wanted, _texts = encoded_settings(settings, flags, given, birth or segments.random_number())
     status = connection.growing(
         slow.sb_queue_declare, connection.handle, encoded, len(encoded), wanted, until, slot, holder
     )
@@ -169,6 +171,7 @@ def declare(  # noqa: PLR0917 - what a queue consists of
 class CoreQueue(native.Finalized):
     """An open queue of a connection.
 
+    ``lasts``: whether a start from the store makes the queue again. ``birth``: a number that the queue keeps then.
     ``settle`` is the core's function, bound to the handle: it returns a status and raises nothing.
     :mod:`shmbroker._native_message` takes messages, and makes the first attempt of a put; it knows the queue by its
     ``address``. Calls that wait for room put by :meth:`put_with`.
@@ -199,8 +202,10 @@ class CoreQueue(native.Finalized):
             self.leave()  # not left to `_finalize`: the application may keep the error, which refers to this object
             native.raise_for(native.NOT_FOUND, self.what)
         self.incarnation = 0 if facts is None else incarnation_of(facts)
+        self.birth = 0 if facts is None else birth_of(facts)
         self.exclusive = facts is not None and bool(facts.settings.flags & slow.SB_QUEUE_EXCLUSIVE)
         self.waits_for_store = bool(slow.sb_queue_waits_for_store(handle))
+        self.lasts = facts is not None and is_durable(facts) and bool(slow.sb_queue_is_stored(handle))
         self.has_ttl = facts is not None and bool(facts.settings.flags & _TTL)
         self.has_groups = facts is not None and bool(facts.settings.flags & _GROUPS)
         self.auto_created = facts is not None and bool(facts.settings.flags & AUTO_CREATED)
@@ -456,7 +461,7 @@ class CoreQueue(native.Finalized):
             Timeout: another process holds the topology lock past ``until``.
         """
         holder = ffi.new("int32_t *")
-        wanted, _texts = encoded_settings(settings, flags, given)
+        wanted, _texts = encoded_settings(settings, flags, given, self.birth)
         status = slow.sb_queue_configure(self.handle, wanted, trim, until, holder)
         if status == native.NO_SEAT:
             least = max(self.facts().consumers, settings.max_consumers + 1)

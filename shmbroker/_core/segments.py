@@ -128,9 +128,9 @@ def exists(path: str) -> bool:
     return os.path.exists(file_of(path, 0))
 
 
-def _random() -> int:
-    """A random number of 63 bits. Does not use `secrets`, whose import takes longer than the import of this module."""
-    return int.from_bytes(os.urandom(8)) >> 1
+def random_number() -> int:
+    """A random number of 63 bits, not 0. Does not use `secrets`, whose import takes longer than that of this module."""
+    return int.from_bytes(os.urandom(8)) >> 1 or 1
 
 
 def _room() -> tuple[int, int]:
@@ -230,7 +230,7 @@ def open_file(path: str, suffix: int | str, flags: int) -> Iterator[int]:
 
 def _make(path: str, suffix: int | str, size: int, mode: int, fill: bytes | mmap.mmap | None = None) -> bool:
     """Completes one file and links it into place; False if another process was first, or removes the broker."""
-    temporary = f"{path}.tmp-{_random():x}"
+    temporary = f"{path}.tmp-{random_number():x}"
     memories = list[posix_ipc.SharedMemory]()
     making = map(posix_ipc.SharedMemory, [temporary], [posix_ipc.O_CREX], [mode & 0o777])
     try:
@@ -377,7 +377,9 @@ def _make_first(  # noqa: PLR0917 - as above
     _expect_room(path, 0, size)
     head = mmap.mmap(-1, size)
     view = native.ffi.from_buffer(head)
-    status = native.slow.sb_broker_format(view, size, name.encode(), chunks * CHUNK, per_segment, mode, _random() | 1)
+    status = native.slow.sb_broker_format(
+        view, size, name.encode(), chunks * CHUNK, per_segment, mode, random_number() | 1
+    )
     if status == native.OK and store is not None:
         status = native.slow.sb_broker_format_store(
             view, os.fsencode(store.data_dir), SYNCS.index(store.sync), store.full == ON_FULL[1]

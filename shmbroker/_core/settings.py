@@ -21,6 +21,7 @@ _OTHERS: int = (
     slow.SB_QUEUE_PAUSED | slow.SB_QUEUE_KEEPS | slow.SB_QUEUE_NOTES | slow.SB_QUEUE_STAGE | slow.SB_QUEUE_AUTO_CREATED
 )
 _GIVEN: int = slow.SB_SETTINGS_GIVEN
+_BIRTH: int = slow.SB_SETTINGS_BIRTH
 _FLAG_SHIFT, _TEXT_SHIFT = 32, 56
 PERSISTENT_PAUSE = "pause"
 """Stands among the names of the settings that were given for a queue: its pause was, so that it outlives the memory."""
@@ -66,16 +67,29 @@ def _texts_in(encoded: bytes) -> dict[str, Any]:
         raise exceptions.CorruptSegment(text=f"the texts of a queue's settings are damaged: {error}") from error
 
 
-def encoded_settings(settings: QueueSettings, flags: int, given: frozenset[str] = ALL_GIVEN) -> tuple[Any, object]:
+def birth_of(facts: QueueFacts) -> int:
+    """A random number that distinguishes a queue from all others; a start from the store gives the queue the same."""
+    return facts.settings.values[_BIRTH]
+
+
+def is_durable(facts: QueueFacts) -> bool:
+    """Whether a queue is durable, and not exclusive: then the store keeps it, if the broker has one."""
+    return bool(facts.settings.flags & (slow.SB_QUEUE_DURABLE | slow.SB_QUEUE_EXCLUSIVE) == slow.SB_QUEUE_DURABLE)
+
+
+def encoded_settings(
+    settings: QueueSettings, flags: int, given: frozenset[str] = ALL_GIVEN, birth: int = 0
+) -> tuple[Any, object]:
     """Encodes settings; returns the structure, and an object that must live as long as the structure is used.
 
     Args:
         settings: the settings.
         flags: further flags of the queue, as `CoreQueue.settings` returns them.
         given: the names of the settings that were given for the queue.
+        birth: the number that :func:`birth_of` returns for the queue.
     """
     pointer = ffi.new("sb_settings *")
-    pointer.values[_GIVEN] = sum(_BITS[name] for name in given)
+    pointer.values[_GIVEN], pointer.values[_BIRTH] = sum(_BITS[name] for name in given), birth
     for name, kind, index in _NUMBERS:
         pointer.values[index] = kind.to_core(getattr(settings, name))
     for name, flag in _FLAGS:

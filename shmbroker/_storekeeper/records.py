@@ -21,6 +21,7 @@ class QueueRecord(NamedTuple):
         settings: its settings.
         given: the names of the settings that were given for the queue; address settings determine the others.
         flags: further flags of the queue, as the core has them.
+        birth: a number that distinguishes the queue from all others for ever; 0: an earlier version wrote the record.
     """
 
     name: str
@@ -29,6 +30,7 @@ class QueueRecord(NamedTuple):
     settings: QueueSettings
     given: frozenset[str]
     flags: int
+    birth: int = 0
 
 
 def encode(record: QueueRecord) -> bytes:

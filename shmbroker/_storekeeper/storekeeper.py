@@ -110,6 +110,7 @@ class Storekeeper:
         self._serves = self._core.begin()
         if self._serves:
             self._disk.begin()
+            self._connection.attachment.set_store_id(self._with_the_reserve(self._database.identify))
             self._writer = self._with_the_reserve(lambda: Writer(self._database))
             for number, record in self._stored_queues().items():
                 self._next_number = max(self._next_number, number + 1)
@@ -375,7 +376,8 @@ class Storekeeper:
         settings, flags = one.queue.settings()
         given = one.queue.given()
         kept = flags if PERSISTENT_PAUSE in given else flags & ~core_queue.PAUSED  # another pause ends with the memory
-        record = QueueRecord(one.queue.name, self._instance, one.queue.incarnation, settings, given, kept)
+        incarnation, birth = one.queue.incarnation, one.queue.birth
+        record = QueueRecord(one.queue.name, self._instance, incarnation, settings, given, kept, birth)
         batch.put_queue(one.number, records.encode(record))
 
     def _gone(self) -> list[tuple[str, int]]:
@@ -414,7 +416,7 @@ class Storekeeper:
         # Limits come at the end. A ring that was made smaller may have more messages than its size: only messages that
         # come later evict some. And the messages of a queue without limits may stay in the store.
         settings = replace(record.settings, ring_size=-1, max_length=-1, max_bytes=-1)
-        core_queue.declare(self._connection, record.name, settings, 0, record.flags, record.given)
+        core_queue.declare(self._connection, record.name, settings, 0, record.flags, record.given, record.birth)
         queue = CoreQueue(self._connection, record.name, self._connection.queue_slot(record.name))
         try:
             for tail in reader.tails(number):

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from shmbroker.queue import Queue
 
 
-def ensure(session: Session, name: str, *, no_expiry: bool = False, ring_size: int = UNBOUNDED) -> Queue:
+def ensure(
+    session: Session, name: str, *, no_expiry: bool = False, ring_size: int = UNBOUNDED, durable: bool = False
+) -> Queue:
     """Makes a queue of the broker's own unless it exists, and opens it.
 
     Args:
@@ -25,12 +27,14 @@ def ensure(session: Session, name: str, *, no_expiry: bool = False, ring_size: i
             keep their sequence numbers. ``False``: the queue is for the broker's own notes. A put into it may use
             memory that plain puts leave free (the reserve, see sb_reserve.h).
         ring_size: the most messages that the queue keeps, as in the settings of any queue.
+        durable: whether the queue is stored, if the broker has a store. A queue that exists stays as it is.
 
     Raises:
         OutOfMemory: the broker has no memory for the queue.
         Timeout: the topology lock was not free in ``operation_timeout``.
     """
-    settings, flags = QueueSettings(ring_size=ring_size), core_queue.KEEPS if no_expiry else core_queue.NOTES
+    settings = QueueSettings(ring_size=ring_size, durable=durable)
+    flags = core_queue.KEEPS if no_expiry else core_queue.NOTES
     while True:
         core_queue.declare(session.core, name, settings, session.operation_deadline(), flags)
         try:

@@ -18,6 +18,10 @@ oldest messages, and uses their slots. After its put it restores the size. All b
 size, so that the slots of versions of about the same length fit. The writer of the first version finds messages to
 drop, too, if it has called :meth:`Register.set_aside`, which fills the empty queue with messages that are no versions.
 
+Store: the register of something that outlives the memory is a durable queue. Its writer calls :meth:`Register.synced`
+before it relies on a version: a later start from the store then has that version, or one that replaced it. The ring of
+a stored register is restored with all its messages, at their positions, so each version counts, or does not, as before.
+
 Death (a writer is killed -> the state of the register):
  before the put -> the value is what it was.
  after the put -> the version counts, or does not; nothing is in between.
@@ -89,14 +93,29 @@ class Register:
         self._known: Version | None = None
 
     @classmethod
-    def made(cls, session: Session, name: str) -> Register:
-        """Opens a register, and makes it if it does not exist."""
-        return cls(queues.ensure(session, name, ring_size=KEPT))
+    def made(cls, session: Session, name: str, *, durable: bool = False) -> Register:
+        """Opens a register, and makes it if it does not exist; ``durable``: in the store, if the broker has one."""
+        return cls(queues.ensure(session, name, ring_size=KEPT, durable=durable))
 
     @property
     def queue(self) -> Queue:
         """The queue of the register."""
         return self._queue
+
+    @property
+    def lasts(self) -> bool:
+        """Whether the register is in the store of the broker."""
+        return core_of(self._queue).lasts
+
+    def synced(self, until: int) -> None:
+        """Waits until all versions that were written so far are in the store; not if the register is not stored.
+
+        The caller holds no lock: while the storekeeper is stopped, the wait lasts until the deadline.
+
+        Raises:
+            Timeout: they are not in time. They count nevertheless, as long as the memory exists.
+        """
+        core_of(self._queue).await_store(until)
 
     def latest(self) -> Version | None:
         """Returns the latest version that counts; None: no process has written one.

@@ -2,9 +2,10 @@
 """The schema of a queue, which describes its messages to their readers. See docs/adr/0017.
 
 The schema is the value of a :mod:`register <shmbroker._system_queues.register>`. The register of a queue is named
-``amq.schema.<incarnation>``, by the queue's incarnation. An incarnation is never used again, so a queue that is
-declared again under the same name has no schema. When a queue is gone, its register is left over. The next process that
-registers a schema for any queue deletes such registers.
+``amq.schema.<birth>``, by the queue's birth: a random number that no other queue has, so a queue that is declared again
+under the same name has no schema. A queue that is made again from the store keeps its birth, and its schema is stored
+with it. When a queue is gone, its register is left over. The next process that registers a schema for any queue deletes
+such registers.
 
 Death (a process is killed after -> the state):
  making the register -> the queue has no schema.
@@ -64,15 +65,17 @@ def register(queue: Queue, schema: Registered) -> Registered:
     Raises:
         OutOfMemory: the broker has no memory for the schema.
         NotFound: the queue was deleted, and another process has deleted its register during the call.
+        Timeout: the queue is stored, and its schema was not on the disk within ``operation_timeout``.
     """
     session = session_of_queue(queue)
     _clear_away(session)
-    register_ = Register.made(session, _name_of(queue))
+    register_ = Register.made(session, _name_of(queue), durable=core_of(queue).lasts)
     encoded = base64.b64encode(schema.encoded).decode()
     value = {"queue": queue.name, "encoded": encoded, "text": schema.text}
     while register_.latest() is None:
         unique = {"token": f"{os.getpid()}-{secrets.token_hex(8)}"}
         register_.replace(value | unique, timeout=session.operation_timeout)
+    register_.synced(session.operation_deadline())
     found = registered(queue)
     if found is None:
         raise no_queue(queue.name)
@@ -80,7 +83,7 @@ def register(queue: Queue, schema: Registered) -> Registered:
 
 
 def _name_of(queue: Queue) -> str:
-    return f"{SCHEMA}{core_of(queue).incarnation:x}"
+    return f"{SCHEMA}{core_of(queue).birth:x}"
 
 
 def _clear_away(session: Session) -> None:
@@ -89,8 +92,8 @@ def _clear_away(session: Session) -> None:
     It lists the schemas first, and then all queues. So a queue that is missing in the second list is gone.
     """
     core = session.core
-    listed = [name for name in core.queue_incarnations() if name.startswith(SCHEMA)]
+    listed = [name for name in core.queue_births() if name.startswith(SCHEMA)]
     if listed:
-        there = {f"{SCHEMA}{incarnation:x}" for incarnation in core.queue_incarnations().values()}
+        there = {f"{SCHEMA}{birth:x}" for birth in core.queue_births().values()}
         for name in set(listed) - there:
             queues.delete(session, name)

@@ -18,6 +18,13 @@ stray is deleted when it is empty and every user that might move messages into o
 
 Messages with a time to live do not expire while they are leased; expired messages are not leased.
 
+If the broker has a store and the queue is durable, so are the register and the queues of leases. Attaching, leasing,
+acknowledging and the first step of a release return when they are on the disk. Before the first message is moved into a
+queue, the register on the disk names that queue. A message that is moved is on the disk in one of the two queues (I125
+of ``sb_turns.h``). After the loss of the memory and a start from the store, a group is as after a kill of its user at
+some step below. The token of a user names the memory, so users of before count as gone. A group stays durable, or not,
+as the queue was when the first user attached the group.
+
 Kills, the state after each, and which user continues:
 
 - attach: queue to fill made -> an unregistered empty queue, shown by ``shmbroker queue list --all``. Version written ->

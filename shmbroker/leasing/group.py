@@ -105,7 +105,7 @@ class Group(Membership):
         and writes its name to the register.
         """
         if self._filling is None:
-            made = queues.ensure(self._session, lease_of(self.name, state.leased + 1, state.owner), no_expiry=True)
+            made = self._made(lease_of(self.name, state.leased + 1, state.owner))
             state = state.changed(filling=made.name)
             self._change(state)
             return state, made
@@ -154,7 +154,7 @@ class Group(Membership):
         Returns an empty string if there is no memory: then the next call of :meth:`lease` makes the queue.
         """
         try:
-            return queues.ensure(self._session, lease_of(self.name, state.leased + 2, state.owner), no_expiry=True).name
+            return self._made(lease_of(self.name, state.leased + 2, state.owner)).name
         except exceptions.OutOfMemory:
             return ""
 
@@ -257,9 +257,10 @@ class Group(Membership):
             for name in changed.done:
                 queues.delete(self._session, name)
             with contextlib.suppress(exceptions.OutOfMemory):
-                self._change(changed, timeout=0)
-                return
-        self._change(changed)  # waits for memory without the lock, which others may need in order to free memory
+                self._change(changed, timeout=0, sync=False)
+        if self._state != changed:
+            self._change(changed)  # waits for memory without the lock, which others may need in order to free memory
+        self._synced()
 
     # ---- reading ----
 

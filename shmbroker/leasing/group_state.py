@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from shmbroker.connection import Connection
     from shmbroker.statistics import QueueStatistics
 
-_TOKEN = re.compile(r"(\d+)-(\d+)-[0-9a-f]+\Z")
+_TOKEN = re.compile(r"([0-9a-f]+)-(\d+)-(\d+)-[0-9a-f]+\Z")
 
 
 class Lease(NamedTuple):
@@ -121,17 +121,18 @@ def look(session: Session, name: str) -> GroupState | None:
 def process_of(session: Session, token: str) -> int:
     """Returns the id of the process of a user.
 
-    0: the user has closed its connection, or it died, and the broker has cleaned up after it.
+    0: the user has closed its connection, or it died, and the broker has cleaned up after it. So it is if the broker
+    was made again from its store since: then another process may have the same numbers.
     """
     match = _TOKEN.match(token)
-    if match is None:
+    if match is None or int(match[1], 16) != session.core.attachment.instance:
         return 0
-    return int(match[2]) if session.core.is_there(int(match[1]), int(match[2])) else 0
+    return int(match[3]) if session.core.is_there(int(match[2]), int(match[3])) else 0
 
 
 def new_token(session: Session) -> str:
-    """Makes a unique token of a user. It names the user's connection and process; see :func:`process_of`."""
-    return f"{session.core.id}-{os.getpid()}-{secrets.token_hex(6)}"
+    """Makes a unique token of a user, with the numbers of the memory, its connection and its process."""
+    return f"{session.core.attachment.instance:x}-{session.core.id}-{os.getpid()}-{secrets.token_hex(6)}"
 
 
 def groups(connection: Connection) -> list[GroupInfo]:

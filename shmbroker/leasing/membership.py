@@ -11,6 +11,7 @@ from shmbroker._amqp.errors import amqp_error
 from shmbroker._amqp.utf8 import check_queue_name
 from shmbroker._core import journal
 from shmbroker._process import locks
+from shmbroker._session.queues import core_of
 from shmbroker._session.session import session_of
 from shmbroker._system_queues import queues
 from shmbroker._system_queues.register import Register
@@ -61,6 +62,7 @@ class Membership:
         self._done: list[str] = []  # queues of acknowledged leases that still exist
         # True: the state in the register may differ from `_state`, or an interrupt came while this user adopted it.
         self._unsure = False
+        self._unsynced = False  # True: this user has written a state, and does not know that it is in the store
 
     # ---- attaching ----
 
@@ -70,24 +72,28 @@ class Membership:
         Raises:
             NotFound: the queue to lease from does not exist.
             PreconditionFailed: the group leases from another queue.
+            Timeout: the topology lock was not free in time; or the queue is stored, and the change was not on the disk
+                in time: then no user has the group.
         """
         with self._lock:
             source = open_queue(self._session, self.queue_name, passive=True)
             self._state = None
-            while (state := self._try_attach()) is None:
+            while (state := self._try_attach(durable=core_of(source).lasts)) is None:
                 pass
+            self._unsynced = True
+            self._synced()  # before a message moves into the queue to fill: a start from the store must know that queue
             self._from, self._unsure = source, True
             self._adopt(state)
             self._delete_acked()
 
-    def _try_attach(self) -> GroupState | None:
-        register = Register.made(self._session, register_of(self.name))
+    def _try_attach(self, *, durable: bool) -> GroupState | None:
+        register = Register.made(self._session, register_of(self.name), durable=durable)
         token = new_token(self._session)
         try:
             state = self._attached(state_of(register), token)
             counts = False
             try:
-                queues.ensure(self._session, state.filling, no_expiry=True)
+                queues.ensure(self._session, state.filling, no_expiry=True, durable=register.lasts)
                 with self._topology_lock():
                     register.set_aside()
                     counts = register.replace(state.written(), timeout=0)
@@ -157,6 +163,8 @@ class Membership:
             self._adopt(latest)
         if self._state is None:
             self._fenced()
+        if self._unsynced:
+            self._synced()
         return self._state
 
     def _fenced(self) -> NoReturn:
@@ -173,10 +181,33 @@ class Membership:
             why = f"was taken over by process {pid}" if pid else "was taken over by a process that has ended"
         raise amqp_error(exceptions.GroupInUse, f"group '{self.name}' {why}")
 
-    def _change(self, state: GroupState, *, timeout: float | None = None) -> None:
-        """Writes a state to the register. Raises GroupInUse if it was changed or deleted after this user saw it."""
+    def _made(self, name: str) -> Queue:
+        """Makes a queue for leases: in the store, if the state of the group is there."""
         assert self._register is not None  # noqa: S101
-        self._unsure = True
+        return queues.ensure(self._session, name, no_expiry=True, durable=self._register.lasts)
+
+    def _synced(self) -> None:
+        """Waits until the state, and all that was moved before, is in the store, if the group is stored.
+
+        Raises:
+            Timeout: it is not in time. The state counts nevertheless.
+        """
+        assert self._register is not None  # noqa: S101
+        self._register.synced(self._session.operation_deadline())
+        self._unsynced = False
+
+    def _change(self, state: GroupState, *, timeout: float | None = None, sync: bool = True) -> None:
+        """Writes a state to the register, and waits until it is in the store, if the group is stored.
+
+        Raises GroupInUse if the state was changed or deleted after this user saw it.
+
+        Args:
+            state: the new state.
+            timeout: seconds to wait for memory; ``None``: the connection's ``operation_timeout``.
+            sync: whether to wait for the store. The caller that holds a lock waits afterwards.
+        """
+        assert self._register is not None  # noqa: S101
+        self._unsure = self._unsynced = True
         try:
             limit = self._session.operation_timeout if timeout is None else timeout
             counts = self._register.replace(state.written(), timeout=limit)
@@ -184,6 +215,8 @@ class Membership:
             counts = False
         if not counts:
             self._fenced()
+        if sync:
+            self._synced()
         self._adopt(state)
 
     # ---- the state ----

@@ -15,11 +15,13 @@ _LEAST, _PART_OF_MEMORY = 1 << 20, 128  # no limit is below 1 MiB, or 1/128 of m
 _PART_OF_ROOM = 3
 
 
-def scarce_bytes(connection: shmbroker.Connection) -> int | None:
+def scarce_bytes(connection: shmbroker.Connection, *, stored: bool = False) -> int | None:
     """Return the most bytes that a lease may have once the memory of the broker cannot grow any more.
 
     Args:
         connection: The connection to the broker.
+        stored: Whether messages of the queue may be in the store only. To lease them is to bring them into the memory,
+            where leased messages stay: so there is always a limit.
 
     Returns:
         A third of the free memory, but at least 1 MiB, or 1/128 of the memory if that is less. Results of this least
@@ -28,7 +30,7 @@ def scarce_bytes(connection: shmbroker.Connection) -> int | None:
     """
     attachment = session_of(connection).core.attachment
     facts = attachment.facts()
-    if facts.segments < facts.segments_limit:
+    if facts.segments < facts.segments_limit and not stored:
         return None
     facts = attachment.facts(in_full=True)
     used = min(facts.memory_bodies, facts.memory_used)

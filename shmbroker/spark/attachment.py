@@ -25,6 +25,8 @@ def broker_name(option: str | None) -> str:
 def connection_to(broker: str) -> shmbroker.Connection:
     """Returns the connection that all code in this process shares.
 
+    A worker may outlive the memory of a broker, which then was made again from its store: it connects again.
+
     Raises:
         BrokerNotFound: there is no such broker on this host.
         OutOfMemory: its memory cannot be mapped in this process, or has no room for a connection.

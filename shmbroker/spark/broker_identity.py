@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import shmbroker
+from shmbroker.leasing.lasting import store_of
 from shmbroker.spark.attachment import connection_to
 
 if TYPE_CHECKING:
-    from shmbroker import Connection
+    from shmbroker import Connection, Queue
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
@@ -26,7 +27,7 @@ class BrokerIdentity:
         broker: the name of the broker.
         host: the name of the host, for error texts.
         boot: the boot id of the host's kernel.
-        created_at: the time of the broker's creation, in seconds since 1970.
+        created_at: the time of the creation of the broker's memory, in seconds since 1970.
     """
 
     broker: str
@@ -34,10 +35,14 @@ class BrokerIdentity:
     boot: str
     created_at: float
 
-    @property
-    def identity(self) -> str:
-        """The identity as text, as the offsets of a stream contain it (`shmbroker.spark.stream`)."""
-        return f"{self.broker}@{self.boot[:8]}-{self.created_at:.6f}"
+    def identity(self, queue: Queue) -> str:
+        """What has the leases of a queue, as text for the offsets of a stream (`shmbroker.spark.stream`).
+
+        The leases of a durable queue are in the store, if the broker has one: they are the same after a start from it,
+        also on another host or under another name. Those of other queues end with the memory.
+        """
+        store = store_of(queue)
+        return f"store {store:016x}" if store else f"{self.broker}@{self.boot[:8]}-{self.created_at:.6f}"
 
     @classmethod
     def of(cls, connection: Connection) -> BrokerIdentity:

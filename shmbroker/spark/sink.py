@@ -24,6 +24,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 import shmbroker
 from shmbroker.columns import put
+from shmbroker.leasing.lasting import store_of
 from shmbroker.spark.attachment import broker_name, connection_to
 from shmbroker.spark.broker_identity import BrokerIdentity
 from shmbroker.spark.messages import columns_of, record_batches, refuse
@@ -127,7 +128,8 @@ class _Writing:
                     self._put(queue, columns_of(rows), len(rows))
             return Staged(publication, None)
         patience = self._options.timeout or _PATIENCE_SECONDS
-        with Stage(connection, publication).attempt(batch, partition, attempt) as writer:
+        stage = Stage(connection, publication, durable=store_of(queue) != 0)
+        with stage.attempt(batch, partition, attempt) as writer:
             for rows in batches:  # the writer holds no lock while Spark makes the next batch
                 if encoded is not None:
                     encoded(rows).put(writer, timeout=patience)
@@ -147,7 +149,9 @@ class _Writing:
             publication = staged[0].publication
             numbered = self._options.app is not None
             limits = {"at_once": _AT_ONCE, "bytes_at_once": _BYTES_AT_ONCE}
-            stage = Stage(self._connection(), publication, **limits, per_target=numbered)
+            connection = self._connection()
+            durable = store_of(connection.queue(self._options.queue, passive=True)) != 0
+            stage = Stage(connection, publication, **limits, per_target=numbered, durable=durable)
             # A batch with a UUID that has not begun can only be published by this call: no later job knows the UUID. So
             # the wait has no limit.
             timeout = None if isinstance(batch, uuid.UUID) else self._options.timeout

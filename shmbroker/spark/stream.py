@@ -2,10 +2,12 @@
 """`readStream.format("shmbroker")`: each micro-batch is leases of a consumer group, so a replay gives the same rows.
 
 An offset is a broker, a group, the number of a lease, and a count of losses (see `Offset`). Offsets are in Spark's
-checkpoint, and leases in the broker, even if processes die. When Spark asks for the next offset, it has finished the
-batches before that. So ``latestOffset(start)`` acknowledges the leases up to ``start``. A later ``commit`` acknowledges
-only leases that ``latestOffset`` has not acknowledged. If a query stops before either call, the leases of its last
-batch stay leased until the query is restarted.
+checkpoint, and leases in the broker, even if processes die. The leases of a durable queue are in the store of the
+broker, if it has one. Each is on the disk before Spark knows its number, so it is there after a loss of the machine.
+
+When Spark asks for the next offset, it has finished the batches before that. So ``latestOffset(start)`` acknowledges
+the leases up to ``start``. A later ``commit`` acknowledges only leases that ``latestOffset`` has not acknowledged. If a
+query stops before either call, the leases of its last batch stay leased until the query is restarted.
 
 Spark makes readers in several processes. The reader whose ``latestOffset`` is called attaches the group; all others
 only read its state.
@@ -21,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 import shmbroker
+from shmbroker.leasing.lasting import store_of
 from shmbroker.leasing.room import BYTES_A_MESSAGE, scarce_bytes
 from shmbroker.spark.attachment import broker_name, connection_to
 from shmbroker.spark.broker_identity import BrokerIdentity
@@ -52,7 +55,7 @@ class Offset:
     """The position of a stream.
 
     Attributes:
-        broker: the broker, as :attr:`BrokerIdentity.identity`; ``lease`` means nothing to another broker.
+        broker: the broker or its store, as :meth:`BrokerIdentity.identity`; ``lease`` means nothing to another one.
         group: the consumer group.
         lease: the number of the last lease; 0 = none; or NOT_NOTED.
         losses: how often lost leases were skipped. After each loss the numbers of leases may begin again.
@@ -98,6 +101,7 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last: Offset | None = None
         self._group: shmbroker.Group | None = None
         self._broker_identity: BrokerIdentity | None = None
+        self._identity = ""
         self._untold = False  # True: Spark did not pass the offset of a restarted query
         self._left: int | None = None  # with the trigger availableNow: how many messages the query may still lease
 
@@ -111,7 +115,7 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 name = f"spark-{uuid.uuid4().hex}"
             else:
                 lease = shmbroker.Group(self._connection(), self._options.queue, name).acked
-            self._first = Offset(self._here().identity, name, lease)
+            self._first = Offset(self._leases_in(), name, lease)
         return self._first.written()
 
     def latestOffset(self, start: dict[str, Any] | None = None, limit: object = None) -> dict[str, Any]:  # noqa: ARG002, N802
@@ -144,14 +148,17 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _leased(self, group: shmbroker.Group, after: int) -> int:
         """Returns the number of the lease after lease ``after``; ``after`` itself if no message is ready.
 
-        If that lease does not exist yet, it is made, within the limits of the options. Where memory is scarce, the new
-        lease gets fewer messages: Spark repeats a failed batch unchanged, so lack of memory would fail it each time.
+        If that lease does not exist yet, it is made, within the limits of the options. Where memory is scarce, or the
+        queue may be larger than the memory, the new lease gets fewer messages: Spark repeats a failed batch unchanged,
+        so lack of memory would fail it each time.
         """
         rows, size = self._options.max_rows, self._options.max_bytes
         if self._left is not None:
             # If none is left, `latestOffset` asks only for a lease that exists: then this limit has no effect.
             rows = max(1, min(self._left, rows or self._left))
-        scarce = scarce_bytes(self._connection())
+        connection = self._connection()
+        stored = store_of(connection.queue(self._options.queue, passive=True)) != 0
+        scarce = scarce_bytes(connection, stored=stored)
         if scarce is not None:
             most = max(1, scarce // BYTES_A_MESSAGE)
             rows, size = min(rows or most, most), min(size or scarce, scarce)
@@ -170,7 +177,7 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._untold = True
         group = self._attached(self._options.group)
         number = self._leased(group, group.leased)
-        self._last = Offset(self._here().identity, group.name, number)
+        self._last = Offset(self._leases_in(), group.name, number)
         return self._last.written()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
@@ -206,7 +213,7 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._lost(self._another_broker(first))
         for number in range(after + 1, last.lease + 1):
             try:
-                if last.broker != self._here().identity:
+                if last.broker != self._leases_in():
                     raise self._another_broker(last)
                 parts += self._parts(last.group, number, group.size(number))
             except shmbroker.NotFound as lost:
@@ -244,6 +251,12 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._broker_identity = BrokerIdentity.of(self._connection())
         return self._broker_identity
 
+    def _leases_in(self) -> str:
+        if not self._identity:
+            queue = self._connection().queue(self._options.queue, passive=True)
+            self._identity = self._here().identity(queue)
+        return self._identity
+
     def _attached(self, name: str) -> shmbroker.Group:
         if self._group is None or self._group.name != name:
             self._group = shmbroker.Group(self._connection(), self._options.queue, name)
@@ -261,17 +274,17 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises:
             LeaseNotFound: the leases are lost, and the option ``failOnDataLoss`` is set.
         """
-        if offset.broker != self._here().identity:
+        if offset.broker != self._leases_in():
             self._lost(self._another_broker(offset))
         elif offset.lease > group.leased:
             text = f"NOT_FOUND - group '{group.name}' was released: it has {group.leased} leases, not {offset.lease}"
             self._lost(shmbroker.LeaseNotFound(404, text))
         else:
             return offset
-        return Offset(self._here().identity, group.name, group.acked, offset.losses + 1)
+        return Offset(self._leases_in(), group.name, group.acked, offset.losses + 1)
 
     def _another_broker(self, offset: Offset) -> shmbroker.LeaseNotFound:
-        text = f"NOT_FOUND - the checkpoint is of broker {offset.broker}, this one is {self._here().identity}"
+        text = f"NOT_FOUND - the checkpoint is of broker {offset.broker}, this one is {self._leases_in()}"
         return shmbroker.LeaseNotFound(404, text)
 
     def _lost(self, error: shmbroker.NotFound) -> None:

@@ -95,7 +95,7 @@ class Held:
 
 
 class Marker:
-    """The marker of a publication."""
+    """The marker of a publication. It lies in the store of the broker, if there is one."""
 
     def __init__(self, connection: Connection, publication: str) -> None:
         self._connection, self._publication = connection, publication
@@ -113,6 +113,16 @@ class Marker:
             yield held
         finally:
             held.give_back()
+
+    def synced(self, until: int) -> None:
+        """Waits until the marker, and all that was published before, is in the store, if the broker has one.
+
+        Raises:
+            Timeout: it is not in time. What was published is published nevertheless, as long as the memory exists.
+        """
+        queue = self._opened()
+        if queue is not None:
+            core_of(queue).await_store(until)
 
     def is_dropped(self, batch: Batch) -> bool:
         """Whether a job was dropped. ``False`` for a batch with a number, which can be published after a drop.
@@ -188,7 +198,7 @@ class Marker:
                     own.queue(name, passive=True)
                 time.sleep(_LOOK)
             own.queue(name, passive=True)
-            queue = queues.ensure(session_of(own), self._name)
+            queue = queues.ensure(session_of(own), self._name, durable=True)
             if not queue.statistics().added:
                 queue.put(PublicationState().encode(), timeout=_seconds_to(until))
         finally:
@@ -225,7 +235,7 @@ def forget_gone(connection: Connection) -> int:
 
 
 def _targets(connection: Connection) -> set[int]:
-    return set(session_of(connection).core.queue_incarnations().values())
+    return set(session_of(connection).core.queue_births().values())
 
 
 def _seconds_to(until: int) -> float | None:

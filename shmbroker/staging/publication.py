@@ -67,7 +67,7 @@ class PublicationState:
         jobs: the last published jobs.
         dropped: the last dropped jobs. Dropped batches with numbers are not listed: they may be published later.
         begun: the batch that is being moved, and so may be published in part; ``None``: there is none.
-        target: the incarnation of the queue that this state is for; 0: for any queue.
+        target: the birth of the queue that this state is for; 0: for any queue.
     """
 
     last: int | None = None
@@ -77,7 +77,7 @@ class PublicationState:
     target: int = 0
 
     def of(self, target: int) -> PublicationState:
-        """Returns this state if it is for the target with this incarnation, otherwise an empty state for the target."""
+        """Returns this state if it is for the target with this birth, otherwise an empty state for the target."""
         return self if self.target == target else PublicationState(target=target)
 
     def has(self, batch: Batch) -> bool:

@@ -64,6 +64,9 @@ class Stage:
             deleted and declared again, batches are published to it from the first one on. A publish to another target
             discards the record, too. While a publication with this option has no record, as before its first batch with
             a number, each publish deletes the records whose targets are gone.
+        durable: in a broker with a store: whether what is staged lies in the store, and a writer's block and a publish
+            wait until all of it is on the disk. ``False`` is for targets that are not durable. The record of published
+            batches is in the store in any case.
 
     Attributes:
         publication: the name of the publication.
@@ -78,6 +81,7 @@ class Stage:
         at_once: int = AT_ONCE,
         bytes_at_once: int | str | None = None,
         per_target: bool = False,
+        durable: bool = True,
     ) -> None:
         self._connection = connection
         self.publication = names.check_publication(publication)
@@ -88,7 +92,7 @@ class Stage:
             settings.parse_size(at_once, "at_once"), settings.parse_size(bytes_at_once, "bytes_at_once")
         )
         self._marker = Marker(connection, publication)
-        self._per_target = per_target
+        self._per_target, self._durable = per_target, durable
 
     # ---- writing ----
 
@@ -101,7 +105,7 @@ class Stage:
             attempt: an integer from 0; two attempts with the same number do not conflict.
         """
         made = names.new_attempt(self.publication, batch, partition, attempt)
-        return Writer(self._connection, made, self._expires, self._marker)
+        return Writer(self._connection, made, self._marker, expires=self._expires, durable=self._durable)
 
     # ---- publishing ----
 
@@ -128,7 +132,8 @@ class Stage:
             NotFound: the queue ``to`` does not exist.
             queue.Full: the queue has no room in time.
             OutOfMemory: the broker has no memory in time, or a body can never fit.
-            Timeout: another process was publishing all the time.
+            Timeout: another process was publishing all the time; or the batch is published, and was not on the disk in
+                time.
         """
         wanted = Begun(names.check_batch(batch), _checked_target(to), _checked_winners(batch, winners))
         until, published = native.deadline(timeout), 0
@@ -149,6 +154,8 @@ class Stage:
         self._sweep(lambda one: state.is_over(one.batch))
         if is_first:  # not with each batch: it examines all markers
             forget_gone(self._connection)
+        if self._durable:  # also if another process has published the batch, which may still wait
+            self._marker.synced(until)
         return published
 
     def _target(self, held: Held, to: str) -> Queue | None:
@@ -159,7 +166,7 @@ class Stage:
         if not self._per_target:
             return None
         target = self._connection.queue(to, passive=True)
-        held.state = held.state.of(core_of(target).incarnation)
+        held.state = held.state.of(core_of(target).birth)
         return target
 
     def _sweep(self, is_done: Callable[[Attempt], bool]) -> int:

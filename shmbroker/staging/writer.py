@@ -45,8 +45,11 @@ class Writer:
         bytes: the total bytes of their bodies.
     """
 
-    def __init__(self, connection: Connection, attempt: Attempt, expires: float | None, marker: Marker) -> None:
-        self._connection, self._attempt, self._expires, self._marker = connection, attempt, expires, marker
+    def __init__(
+        self, connection: Connection, attempt: Attempt, marker: Marker, *, expires: float | None, durable: bool
+    ) -> None:
+        self._connection, self._attempt, self._marker = connection, attempt, marker
+        self._expires, self._durable = expires, durable
         self._queue: Queue | None = None
         self._receipt: Receipt | None = None
         self._timed = False
@@ -66,7 +69,7 @@ class Writer:
     def _begun(self) -> Queue:
         self._marker.found(session_of(self._connection).operation_deadline())
         name = self._attempt.queue
-        declare(self._connection, name, expires=self._expires)
+        declare(self._connection, name, expires=self._expires, durable=self._durable)
         with self._there():
             return self._connection.queue(name, passive=True)
 
@@ -94,6 +97,7 @@ class Writer:
         if self._marker.is_dropped(ours.batch):  # a drop after this check finds the queue
             queue.delete()
             raise self._unwanted()
+        core_of(queue).await_store(session_of(self._connection).operation_deadline())
         self._receipt = Receipt(
             ours.batch, ours.partition, ours.number, self.count, self.bytes, ours.token, self._timed
         )
@@ -149,9 +153,9 @@ class Writer:
         data, size = body_of(body)
         queue = self._open()
         with self._there():
-            if options is NO_OPTIONS:
+            if options is NO_OPTIONS and not core_of(queue).waits_for_store:
                 queue.put(data, timeout=timeout)
-            else:
+            else:  # which does not wait for the store: the end of the block does, once for all messages
                 core_of(queue).put_with(data, size, options, native.deadline(timeout))
         self._staged(1, size)
 

@@ -33,7 +33,8 @@ DATA = "data.mdb"
 """The file of the store, as LMDB names it."""
 LOCK = "lock.mdb"
 """The file of its readers, as LMDB names it."""
-_FORMAT_KEY = b"format"
+_FORMAT_KEY, _ID_KEY = b"format", b"id"
+_ID_BYTES = 8
 
 
 class Database:
@@ -142,6 +143,22 @@ class Database:
             raise StoreError(text=text)
         with self.errors():
             return {name: self.environment.open_db(name, create=False) for name in NAMES}
+
+    def identify(self) -> int:
+        """Returns the id of the store, a random number of 63 bits; the first writer makes it.
+
+        Raises:
+            StoreError: the id cannot be read or written.
+        """
+        info = self.names[b"info"]
+        with self.read() as transaction:
+            found = transaction.get(_ID_KEY, db=info)
+            if found is not None:
+                return int.from_bytes(found)
+        made = int.from_bytes(os.urandom(_ID_BYTES)) >> 1 or 1
+        with self.errors(), self.environment.begin(write=True) as transaction:
+            transaction.put(_ID_KEY, made.to_bytes(_ID_BYTES), db=info)
+        return made
 
     def lacks(self) -> int:
         """How many bytes the file is shorter than its pages. A process that reads one of these is ended by SIGBUS.

@@ -63,8 +63,9 @@ def test_the_core_has_a_number_for_each_row() -> None:
     constants = [row.core for row in settings.ROWS.values() if row.core is not None]
     assert len(set(constants)) == len(constants)
     values = sorted(getattr(native.slow, name) for name in numbers)
-    assert values == list(range(native.slow.SB_SETTINGS_GIVEN))  # the last number, which is no setting
-    assert native.slow.SB_SETTINGS == native.slow.SB_SETTINGS_GIVEN + 1
+    assert values == list(range(native.slow.SB_SETTINGS_GIVEN))  # the last two numbers are no settings
+    assert native.slow.SB_SETTINGS_BIRTH == native.slow.SB_SETTINGS_GIVEN + 1
+    assert native.slow.SB_SETTINGS == native.slow.SB_SETTINGS_GIVEN + 2
 
 
 def test_texts_are_fixed_and_have_room() -> None:

@@ -52,7 +52,8 @@ void trial_begin(trial *t, const operation *o) {
   t->memory = f.memory_used;
   sb_settings of_other = FREELY;
   if ((o->settings.flags & SB_QUEUE_DURABLE) != 0) sb_broker_set_stores(b->b, SB_STORES_READY);
-  if (o->leases) of_other.flags = SB_QUEUE_KEEPS;
+  of_other.flags |= o->settings.flags & SB_QUEUE_DURABLE;
+  if (o->leases) of_other.flags = SB_QUEUE_KEEPS | (o->settings.flags & SB_QUEUE_DURABLE);
   if (declare(b, "q", o->settings) != SB_OK || declare(b, "other", of_other) != SB_OK) die("declare", 0);
   sb_queue *here = open_queue(b, "q");
   for (unsigned i = 0; o->leases && i < FINISHED; i++) {

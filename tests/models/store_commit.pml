@@ -3,19 +3,26 @@
  * Store commit: what a commit changes in several stored queues is on the disk as a whole, or not at all.
  *
  * Mirrors: sb_transaction.c sb_transaction_decide, sb_transaction_carry_out, sb_transaction_roll_forward; sb_recover.c
- *   recover_commit; sb_turns.c sb_turns_commits, sb_turns_await_commits, mend_commits.
+ *   recover_commit, reap_connection; sb_turns.c sb_turns_commits, sb_turns_await_commits, sb_turns_move_begins,
+ *   sb_turns_move_ends, mend_commits.
  * Abstracted: staging, undoing and settling (commit.pml), the bits that lead to changes (store.pml). A transaction of the
  *   store is one step, and is synced.
  *
  * Each committer ends a message of one queue and publishes one to another queue, in one commit. The storekeeper collects
  * ends, then messages, in as many passes as it needs.
  *
+ * With MOVES, each of them moves a message instead: it is counted as a commit, and `decided` says that it has begun. The
+ * reaper finishes the move of a dead mover, or undoes it if the message is not in the other queue. It need not count: the
+ * mover has, before its first effect.
+ *
  * Claims, at any moment, which is when the machine may lose its memory: the disk has either both changes of a commit, or
  *   neither; both if the committer was told so. At rest: the counts agree.
  *
  * quick: -DCOMMITTERS=2
  * quick: -DCOMMITTERS=2 -DKILLS=1
+ * quick: -DCOMMITTERS=2 -DKILLS=1 -DMOVES
  * full: -DCOMMITTERS=2 -DKILLS=2
+ * full: -DCOMMITTERS=2 -DKILLS=2 -DMOVES
  * full: -DCOMMITTERS=3
  * fault: -DCOMMITTERS=2 -DFAULT_NO_SECOND_LOOK
  * fault: -DCOMMITTERS=1 -DFAULT_COUNT_LATE
@@ -23,6 +30,8 @@
  * fault: -DCOMMITTERS=1 -DKILLS=1 -DFAULT_REAPER_COUNTS_NOT
  * fault: -DCOMMITTERS=2 -DKILLS=1 -DFAULT_MEND_BLINDLY
  * fault: -DCOMMITTERS=1 -DFAULT_ONE_QUEUE_LATER
+ * fault: -DCOMMITTERS=1 -DMOVES -DFAULT_MEND_BLINDLY
+ * fault: -DCOMMITTERS=1 -DKILLS=1 -DMOVES -DFAULT_REAPER_CLEARS_EARLY
  */
 #include "common.h"
 
@@ -97,12 +106,22 @@ begin:
   :: i < COMMITTERS && died[i] ->
      if
      :: decided[i] ->
+#ifdef MOVES
+#ifdef FAULT_REAPER_CLEARS_EARLY
+        atomic { FATE; decided[i] = 0 }
+#endif
+        if
+        :: ready[i] -> carry_out(i)
+        :: !ready[i] /* undone */
+        fi;
+#else
 #ifndef FAULT_REAPER_COUNTS_NOT
         atomic { FATE; begun++ }
 #endif
         carry_out(i);
 #ifndef FAULT_REAPER_COUNTS_NOT
         atomic { FATE; done++ }
+#endif
 #endif
         atomic { FATE; decided[i] = 0 }
      :: else

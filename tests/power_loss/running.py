@@ -44,7 +44,6 @@ class Report:
         brokers: how many of them by a real broker.
         second: how many losses fell into the recovery from another one.
         due: how many messages had to be there, in all losses.
-        twice: how many messages were in both queues of a move.
         findings: what was wrong.
     """
 
@@ -55,7 +54,6 @@ class Report:
     brokers: int = 0
     second: int = 0
     due: int = 0
-    twice: int = 0
     findings: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
@@ -67,7 +65,6 @@ class Report:
             "of these read by a broker": self.brokers,
             "losses in the recovery from a loss": self.second,
             "messages that had to be there": self.due,
-            "messages in both queues of a move": self.twice,
             "findings": len(self.findings),
         }
         return "\n".join(f"{what:<36} {count:>10,}" for what, count in facts.items())
@@ -163,7 +160,6 @@ class Trial:
                 for loss in range(losses):
                     self._lose(number, loss, every_broker, every_second)
         self._compare()
-        self.report.twice = self._promises.twice
         return self.report
 
     def _compare(self) -> None:
@@ -210,10 +206,9 @@ class Trial:
             try:
                 faulthandler.disable()  # what ends the process is a finding, and is said once
                 os.close(readable)
-                before = self._promises.twice
                 findings = self._judged(store)
                 with os.fdopen(writable, "w") as pipe:
-                    json.dump([findings, self._promises.twice - before], pipe)
+                    json.dump(findings, pipe)
                 status = 0
             except Exception:  # noqa: BLE001 - it must not go on in two processes
                 traceback.print_exc()
@@ -225,9 +220,7 @@ class Trial:
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         if status != 0:
             return [f"the process that read the store ended with status {status}"]
-        findings, twice = json.loads(said)
-        self._promises.twice += twice
-        return list(findings)
+        return list(json.loads(said))
 
     def _lose_again(self, store: Path, chance: random.Random) -> list[str]:
         """Power is lost once more, while the store is opened."""

@@ -51,11 +51,10 @@ def findings_of(changed: dict[str, list[tuple[str, int]] | None]) -> list[str]:
     [
         {},
         {"q": [("p", 1), ("p", 2), ("p", 3)]},
-        {SOURCE: [("m", 0)]},
         {SOURCE: [("m", 0)], TARGET: []},
         {TOKEN: [(TOKEN, 2)], LEFT: [(LEFT, 0), (LEFT, 1)], RIGHT: [(RIGHT, 0), (RIGHT, 1)]},
     ],
-    ids=["as confirmed", "put, not confirmed", "in both queues of a move", "before the move", "begun, not committed"],
+    ids=["as confirmed", "put, not confirmed", "before the move", "begun, not committed"],
 )
 def test_what_may_be(changed: dict[str, list[tuple[str, int]] | None]) -> None:
     """What was under way has happened or not."""
@@ -70,6 +69,7 @@ def test_what_may_be(changed: dict[str, list[tuple[str, int]] | None]) -> None:
         ({"q": [("p", 2), ("p", 1)]}, "queue 'q': 1 of ('p', 0) comes after 2"),
         ({"q": [("p", 1), ("p", 2), ("p", 2)]}, "in a wrong place: 1, as [('p', 2)]"),
         ({"q": [("p", 1), ("p", 2), ("p", 4)]}, "never put: 1, as [('p', 4)]"),
+        ({SOURCE: [("m", 0)]}, "in a wrong place: 1, as [('m', 0)]"),
         ({RANKED: [("p", 1)]}, "in a wrong place: 1, as [('p', 1)]"),
         ({"q": None}, "queue 'q' is not there as it was declared: None"),
         ({TARGET: []}, "confirmed, and lost: 1, as [('m', 0)]"),

@@ -29,6 +29,7 @@
 #include "sb_selector.h"
 #include "sb_slab.h"
 #include "sb_topology.h"
+#include "sb_turns.h"
 #include "sb_view.h"
 #include "sb_wait.h"
 
@@ -166,6 +167,12 @@ sb_status sb_api_find_selected(sb_queue *q, const sb_sought *sought, uint64_t *s
 sb_status sb_api_wish(const char *selector, uint32_t length, sb_wish **wish);
 /* True if the process of the connection was killed, and is not reaped yet. */
 bool sb_api_was_killed(sb_broker *b, unsigned connection);
+/* Lock held. Called before a message is moved. True: the caller calls sb_turns_move_ends afterwards (I125 of sb_turns.h). */
+static inline bool sb_api_move_begins(sb_queue *q, const sb_queue *target) {
+  bool counts = sb_queue_stores(q) && sb_queue_stores(target);
+  if (counts) sb_turns_move_begins(q->c);
+  return counts;
+}
 /* The id of a message for a queue that remembers ids; SB_NO_ID: the queue remembers none, or the message has none, or is
  * dead. */
 static inline sb_id sb_api_id(const sb_queue *q, const sb_put_options *o) {

@@ -168,6 +168,8 @@ sb_status sb_broker_format_store(void *memory, const char *data_dir, uint32_t sy
 }
 
 void sb_broker_set_stores(sb_broker *b, uint32_t stores) { SB_STORE(&b->header->stores, stores, SB_SEQ_CST); }
+void sb_broker_set_store_id(sb_broker *b, uint64_t id) { SB_STORE(&b->header->store_id, id, SB_RELAXED); }
+uint64_t sb_broker_store_id(sb_broker *b) { return SB_LOAD(&b->header->store_id, SB_RELAXED); }
 uint32_t sb_broker_stores(sb_broker *b) { return SB_LOAD(&b->header->stores, SB_ACQUIRE); }
 
 const char *sb_broker_data_dir(sb_broker *b) {

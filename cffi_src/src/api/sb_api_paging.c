@@ -115,7 +115,7 @@ sb_status sb_store_absent(sb_queue *q, uint64_t *sequence, uint64_t end, uint64_
 
 /* Fills a cell of a leaf that comes back. From the store to PUBLISHED on, only the leaf names the slot; its side record
  * has the generation, until the leaf is complete. */
-static void place(sb_queue *q, const sb_page_fresh *f, uint64_t position, const sb_unpacked *u, const sb_row_entry *e) {
+static void place(sb_queue *q, const sb_page_fresh *f, uint64_t position, const sb_unpacked *u) {
   sb_leaf_shm *leaf = (sb_leaf_shm *)(void *)f->leaf.page;
   sb_cell_shm *cell = &leaf->cells[position % SB_PAGE_CELLS];
   const sb_reservation *r = &u->place;
@@ -128,9 +128,6 @@ static void place(sb_queue *q, const sb_page_fresh *f, uint64_t position, const 
   SB_STORE(header, sb_slot_word(SB_SLOT_PUBLISHED, 1, r->gen) | parts, SB_RELEASE); /* P1 of sb_slab.h, release */
   SB_CRASHPOINT("paging.published");
   sb_holding_give(q->c, r->token);
-  sb_leaf_ref ref = {leaf, f->leaf.first, f->leaf.gen, f->leaf.slot};
-  sb_word *origin = sb_ring_origin(q->c->b, &ref, position);
-  if (origin != NULL) SB_STORE(origin, e->origin, SB_RELAXED);
 }
 
 /* What the leaf has of each cell beside its message. */
@@ -151,7 +148,7 @@ static sb_status fill_row(sb_queue *q, const sb_stored_row *row, uint64_t first,
     status =
         sb_api_unpack(q, &w.entry, row->heads + w.at + sizeof w.entry, row->bodies + w.body, w.head.written_ns, &u);
     if (status == SB_OK) {
-      place(q, f, f->leaf.first + index, &u, &w.entry);
+      place(q, f, f->leaf.first + index, &u);
       n->members |= bit;
       if (u.timer) n->timers |= bit;
       n->side[index] = sb_restore_side(u.place.gen, &w.entry, u.due_ns);

@@ -417,12 +417,16 @@ sb_status sb_queue_purge(sb_queue *q, uint64_t *removed) {
 /* Moves a page of messages, or one message. *count: how many messages; *size: the length of their bodies. */
 static sb_status move_some(sb_queue *q, sb_queue *target, uint64_t end, uint64_t limit, uint64_t bytes, uint64_t *count,
                            uint64_t *size) {
+  bool counts = sb_api_move_begins(q, target);
   *count = SB_PAGE_CELLS;
-  if (limit >= SB_PAGE_CELLS && sb_move_page(q, target, end, bytes, size) == SB_OK) {
-    return SB_OK;
+  sb_status status = SB_EMPTY;
+  if (limit >= SB_PAGE_CELLS) status = sb_move_page(q, target, end, bytes, size);
+  if (status != SB_OK) {
+    *count = 1;
+    status = sb_move_one(q, target, end, size);
   }
-  *count = 1;
-  return sb_move_one(q, target, end, size);
+  if (counts) sb_turns_move_ends(q->c);
+  return status;
 }
 
 int64_t sb_queue_move(sb_queue *q, sb_queue *target, uint64_t limit, uint64_t *bytes, sb_status *status) {

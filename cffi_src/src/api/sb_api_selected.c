@@ -49,7 +49,9 @@ static sb_status move_at(sb_queue *q, sb_queue *target, uint64_t position, uint6
   if (status != SB_OK) {
     return status;
   }
+  bool counts = sb_api_move_begins(q, target);
   status = sb_move_at(q, target, position, size);
+  if (counts) sb_turns_move_ends(q->c);
   if (status != SB_OK || sb_queue_may_hide(q)) sb_notify_work_arrived(q);
   if (status == SB_OK) {
     (void)sb_limits_enforce(target);

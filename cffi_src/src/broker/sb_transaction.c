@@ -297,8 +297,8 @@ void sb_transaction_undo(sb_transaction_plan *p) {
 /* ---- by the reaper ---- */
 
 bool sb_transaction_is_decided(const sb_connection_shm *dead) {
-  return SB_LOAD(&dead->commit, SB_SEQ_CST) !=
-         SB_COMMIT_NONE; /* P12: the word is loaded before the holdings are read */
+  uint64_t commit = SB_LOAD(&dead->commit, SB_SEQ_CST); /* P12: the word is loaded before the holdings are read */
+  return commit == SB_COMMIT_DECIDED || commit == SB_COMMIT_STORED;
 }
 
 static bool counts_as_taken(const sb_queue_shm *q, bool scheduled) {

@@ -88,8 +88,9 @@ typedef struct {
 } sb_holding_shm;
 
 /* The commit in the holdings of a connection (sb_transaction.h): undecided, or none; decided; decided, and counted in
- * `commits_begun` and `commits_done`, since it changes several messages of stored queues (sb_turns.h). */
-enum { SB_COMMIT_NONE = 0, SB_COMMIT_DECIDED = 1, SB_COMMIT_STORED = 2 };
+ * `commits_begun` and `commits_done`, since it changes several messages of stored queues (sb_turns.h). MOVING: there is no
+ * commit; the connection moves a message from a stored queue to another one, which is counted as well. */
+enum { SB_COMMIT_NONE = 0, SB_COMMIT_DECIDED = 1, SB_COMMIT_STORED = 2, SB_COMMIT_MOVING = 3 };
 
 #define SB_PROC_WATCHES 1u /* the process has an IO thread: such threads watch the housekeeper (sb_io.h) */
 typedef struct {
@@ -177,6 +178,7 @@ typedef struct {
   sb_word sync_ns, synced_messages; /* of turns of the storekeeper that wrote messages: moving averages (sb_turns.h) */
   sb_half wishes;                   /* how often a process wished for messages (sb_wishes.h) */
   sb_half stalled;                  /* hint: how many consumers make no progress, and were told of (sb_waits.h) */
+  sb_word store_id;                 /* random; made with the store, and the same after each start from it */
 } sb_header_shm;
 _Static_assert(sizeof(sb_header_shm) <= 4096, "header page");
 
@@ -592,8 +594,8 @@ typedef struct {
   sb_half reserved1;
   sb_word created_ns;
   sb_word delivered, published;
-  /* SB_COMMIT_...: not NONE: the commit in its holdings is decided; a reaper carries it out if the connection dies
-   * (sb_transaction.h) */
+  /* SB_COMMIT_...: DECIDED or STORED: the commit in its holdings is decided; a reaper carries it out if the connection
+   * dies (sb_transaction.h) */
   sb_word commit;
   sb_word reserved0;
   alignas(64) sb_gate_shm gate;

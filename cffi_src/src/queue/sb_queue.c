@@ -144,7 +144,7 @@ uint64_t sb_queue_next_end(sb_queue *q, uint64_t position) {
 
 /* ---- stored queues ---- */
 
-#define KEEPING (SB_QUEUE_GROUPS | SB_QUEUE_LAST_VALUE | SB_QUEUE_SORTED | SB_QUEUE_NON_DESTRUCTIVE)
+#define KEEPING (SB_QUEUE_GROUPS | SB_QUEUE_LAST_VALUE | SB_QUEUE_SORTED | SB_QUEUE_NON_DESTRUCTIVE | SB_QUEUE_KEEPS)
 
 bool sb_queue_may_leave(const sb_queue *q) {
   return sb_queue_stores(q) && (SB_LOAD(&q->shm->flags, SB_RELAXED) & KEEPING) == 0 && !sb_queue_tracks(q->shm) &&

@@ -10,8 +10,9 @@
  * Invariants: those of sb_paged.h, and
  *  I130 a queue whose messages are found by something else than a search along its ring keeps them in the memory: one with
  *      message groups, last values, a sort key, one that is non-destructive, and one that tracks (sb_queue_tracks), since
- *      its hints are corrected by what the cells say. So does a leaf whose bodies have more than a SB_LEAF_SHARE of the
- *      memory, and one with a message that is delayed, dead, or expires soon. A leaf with a message that expires later
+ *      its hints are corrected by what the cells say. So does a queue of leased messages (SB_QUEUE_KEEPS): other programs
+ *      have references to the slots of these. So does a leaf whose bodies have more than a SB_LEAF_SHARE of the memory, and
+ *      one with a message that is delayed, dead, or expires soon. A leaf with a message that expires later
  *      leaves. The storekeeper then knows the time, and lets the leaf come back; its messages are scheduled again, and the
  *      housekeeper ends those that have expired. A storekeeper that was killed knew the times alone: the next one looks
  *      into the store.

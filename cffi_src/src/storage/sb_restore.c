@@ -26,6 +26,7 @@ sb_status sb_restore_begin(sb_queue *q, uint64_t sequence) {
     return status;
   }
   const sb_ring *r = &lane->ring;
+  q->large = UINT64_MAX; /* the messages keep their places, also if the memory is smaller than it was (sb_spacing.h) */
   uint64_t from = position / SB_PAGE_CELLS * SB_PAGE_CELLS;
   if (sb_link_state(SB_LOAD(r->root, SB_SEQ_CST)) != SB_LINK_EMPTY) {
     return SB_EXISTS;

@@ -89,13 +89,26 @@ void sb_turns_commit_ends(sb_broker *b) {
   SB_CRASHPOINT("turns.commit.done");
 }
 
+void sb_turns_move_begins(sb_connection *c) {
+  sb_turns_pass_hold(c->b);
+  SB_STORE(&c->shm->commit, SB_COMMIT_MOVING, SB_SEQ_CST);
+  SB_CRASHPOINT("turns.move.announced");
+  sb_turns_commit_begins(c->b);
+}
+
+void sb_turns_move_ends(sb_connection *c) {
+  sb_turns_commit_ends(c->b);
+  SB_STORE(&c->shm->commit, SB_COMMIT_NONE, SB_RELEASE);
+}
+
 uint32_t sb_turns_commits(const sb_broker *b) { return SB_LOAD(&b->header->commits_begun, SB_SEQ_CST); /* P44 */ }
 
 /* A connection was killed after it had raised `commits_begun`, and its reaper raised it as well. */
 static bool mend_commits(sb_broker *b, uint32_t begun, uint32_t done) {
   for (unsigned id = 1; id < SB_MAX_CONNECTIONS; id++) {
     const sb_connection_shm *c = sb_connection_record(b, id);
-    if (c != NULL && SB_LOAD(&c->commit, SB_SEQ_CST) == SB_COMMIT_STORED) return false;
+    uint64_t commit = c != NULL ? SB_LOAD(&c->commit, SB_SEQ_CST) : SB_COMMIT_NONE;
+    if (commit == SB_COMMIT_STORED || commit == SB_COMMIT_MOVING) return false;
   }
   return SB_CAS(&b->header->commits_done, &done, begun, SB_SEQ_CST);
 }

@@ -24,6 +24,8 @@
  *      storekeeper collects and gathers while both are equal, and once more if `commits_begun` has risen meanwhile.
  *      If commits go on and on, it holds new ones back for some milliseconds. Exception: a commit whose process is
  *      stopped in the middle of that; the storekeeper does not wait for it longer than AWAIT_NS.
+ *      So is a move of a message, or of a page of them (sb_move_page.h), from a stored queue to another one: its
+ *      connection stores SB_COMMIT_MOVING, counts the move as a commit, moves, and clears the word.
  *
  * Ordering pairs:
  *  P42 a connection appends a message, then reads `turns_begun`; the storekeeper raises `turns_begun`, then reads the
@@ -37,7 +39,10 @@
  *  the connection raised `turns_asked` -> a turn that nobody waits for -> nobody.
  *  the storekeeper began a turn, or has synced it -> `turns_done` is behind -> the next storekeeper begins another turn.
  *  a commit was decided, or is being carried out -> SB_COMMIT_STORED, and perhaps `commits_begun` is ahead -> the reaper
- *   raises both numbers as well. The storekeeper makes them equal when no connection has SB_COMMIT_STORED.
+ *   raises both numbers as well. The storekeeper makes them equal when no connection has SB_COMMIT_STORED or
+ *   SB_COMMIT_MOVING.
+ *  a move has begun -> SB_COMMIT_MOVING, and perhaps `commits_begun` is ahead -> the reaper finishes or undoes the move,
+ *   then frees the record of the connection, with that word. It need not count: the mover did, before its first effect.
  * A stopped storekeeper keeps its place: those that wait for a turn wait, and nobody else does.
  *
  * Concurrency: one storekeeper, which holds SB_LOCK_STOREKEEPER; any thread asks and waits.
@@ -66,6 +71,9 @@ void sb_turns_pass_hold(sb_broker *b);
 void sb_turns_commit_begins(sb_broker *b);
 /* Called after its last effect. */
 void sb_turns_commit_ends(sb_broker *b);
+/* Called before a message of one stored queue is moved to another one, and afterwards: the same for a move. */
+void sb_turns_move_begins(sb_connection *c);
+void sb_turns_move_ends(sb_connection *c);
 /* The storekeeper's part. The number of commits that have begun. */
 uint32_t sb_turns_commits(const sb_broker *b);
 /* Waits until no commit is being carried out, for AWAIT_NS at most; returns the number of those that have begun. */

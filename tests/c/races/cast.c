@@ -96,7 +96,9 @@ void cast_make(const char *name, const sb_settings *settings) {
   (void)grow(first->t.b, first->t.path);
   if ((settings->flags & SB_QUEUE_DURABLE) != 0) sb_broker_set_stores(first->t.b, SB_STORES_READY);
   for (unsigned i = 0; i < PLAYERS; i++) make_player(i, first);
-  if (declare(&first->t, "q", *settings) != SB_OK || declare(&first->t, "other", (sb_settings)FREELY) != SB_OK)
+  sb_settings of_other = FREELY;
+  of_other.flags |= settings->flags & SB_QUEUE_DURABLE;
+  if (declare(&first->t, "q", *settings) != SB_OK || declare(&first->t, "other", of_other) != SB_OK)
     die("sb_queue_declare", 0);
   for (unsigned i = 0; i < PLAYERS; i++) {
     players[i].q = open_queue(&players[i].t, "q");

@@ -18,10 +18,12 @@ typedef struct {
   bool has[POSITIONS];
   bool staged[POSITIONS]; /* a message of a commit that was not carried out */
   unsigned count[POSITIONS];
+  unsigned in_other; /* messages of the other queue */
 } table;
 typedef struct {
   table kept;
   bool afresh; /* the last turn did not come to its end */
+  bool both;   /* the other queue is looked into as well */
   char heads[16384], bodies[16384];
 } disk;
 
@@ -47,6 +49,23 @@ static uint64_t gather(table *t, uint64_t from, uint64_t end) {
     t->count[head.first + e.index] = e.delivery_count;
   }
   return from;
+}
+
+/* How many messages the other queue has. */
+static unsigned gather_other(void) {
+  sb_store_lane lane;
+  unsigned count = 0;
+  (void)sb_store_lanes(me()->other, &lane, 1);
+  for (uint64_t at = 0; at < lane.tail;) {
+    sb_store_row row = {.heads = store->heads,
+                        .bodies = store->bodies,
+                        .heads_size = sizeof store->heads,
+                        .bodies_size = sizeof store->bodies};
+    if (sb_store_gather(me()->other, &at, lane.tail, &row) != SB_OK)
+      complain("a row of the other queue cannot be gathered");
+    count += row.count;
+  }
+  return count;
 }
 
 /* One turn. A storekeeper that dies in it leaves the table as it was. True: the turn came to its end. `whole`: it does not if a
@@ -87,6 +106,7 @@ static bool turn_beside_commits(bool whole) {
     t.staged[n] = false; /* set again if it is staged still */
     (void)gather(&t, n, n + 1);
   }
+  if (store->both) t.in_other = gather_other();
   if (whole && sb_store_commits(me()->t.c) != begun) {
     scheduler_note("beside");
     return false;
@@ -110,6 +130,12 @@ static void store_is_empty(void) {
 static void two_are_stored(void) {
   store_is_empty();
   put_by_keeper(1, 2);
+  turn();
+}
+static void one_is_stored(void) {
+  store_is_empty();
+  store->both = true;
+  put_by_keeper(1, 1);
   turn();
 }
 static void first_holds_a_stored_one(void) {
@@ -146,7 +172,7 @@ static void two_turns(void) {
 }
 
 static unsigned stored_messages(void) {
-  unsigned n = 0;
+  unsigned n = store->kept.in_other;
   for (unsigned at = 0; at < POSITIONS; at++) n += store->kept.has[at];
   return n;
 }
@@ -158,6 +184,11 @@ static void whole_turn(void) {
 static void two_whole_turns(void) {
   whole_turn();
   whole_turn();
+}
+static void move_one(void) {
+  sb_status status;
+  uint64_t bytes = UINT64_MAX;
+  if (sb_queue_move(me()->q, me()->other, 1, &bytes, &status) == 1) scheduler_note("moved");
 }
 static void commit_9_and_ack(void) { (void)commit_with_ack(9, me()->first); }
 
@@ -212,6 +243,8 @@ static const scenario SCENARIOS[] = {
     {"stored, commit", "what a commit changes is in a turn as a whole", STORED, first_holds_a_stored_one,
      {{"commit", commit_9_and_ack, 0, "committed acked"}, {"keep", two_whole_turns, 1, "stored stored"}},
      store_has_what_the_queue_has, KEEPS_ALL},
+    {"stored, move", "so is a move to another stored queue", STORED, one_is_stored,
+     {{"move", move_one, 0, "moved"}, {"keep", two_whole_turns, 1, "stored stored"}}, store_has_what_the_queue_has, KEEPS_ALL},
 };
 /* clang-format on */
 const subject STORE_SCENARIOS = {SCENARIOS, sizeof SCENARIOS / sizeof SCENARIOS[0]};

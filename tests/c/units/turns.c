@@ -103,6 +103,22 @@ static void a_commit_that_was_counted_twice_is_made_up_for(void) {
   expect_is(sb_store_await_commits(t.c), 7, "the commits");
   expect_is(commits_done(), 7, "how many have ended, when nobody carries one out");
 }
+static void a_move_is_awaited(void) {
+  set_commits(3, 3);
+  sb_turns_move_begins(t.c);
+  expect_is(SB_LOAD(&t.c->shm->commit, SB_RELAXED), SB_COMMIT_MOVING, "the commit word during a move");
+  expect_is(sb_store_await_commits(t.c), 4, "the commits with a move");
+  expect_is(commits_done(), 3, "how many have ended");
+  sb_turns_move_ends(t.c);
+  expect_is(SB_LOAD(&t.c->shm->commit, SB_RELAXED), SB_COMMIT_NONE, "the commit word afterwards");
+  expect_is(commits_done(), 4, "how many have ended then");
+}
+static void a_move_of_the_dead_is_made_up_for(void) {
+  set_commits(4, 3);
+  SB_STORE(&t.c->shm->commit, SB_COMMIT_NONE, SB_RELAXED);
+  expect_is(sb_store_await_commits(t.c), 4, "the commits");
+  expect_is(commits_done(), 4, "how many have ended, when no connection moves a message");
+}
 static uint64_t held_until(void) { return SB_LOAD(&t.b->header->commits_held_ns, SB_RELAXED); }
 static void commits_are_held_back_for_a_while(void) {
   uint64_t before = sb_now_ns();
@@ -125,6 +141,8 @@ static const test_case CASES[] = {
     {"turns: the storekeeper", "is one at a time", one_storekeeper_at_a_time},
     {"turns: commits", "that are being carried out are awaited", a_commit_that_is_carried_out_is_awaited},
     {"turns: a commit", "that was counted twice is made up for", a_commit_that_was_counted_twice_is_made_up_for},
+    {"turns: moves", "that are under way are awaited", a_move_is_awaited},
+    {"turns: a dead move", "is made up for", a_move_of_the_dead_is_made_up_for},
     {"turns: a hold", "keeps commits back for a while", commits_are_held_back_for_a_while},
     {"turns: the storekeeper's rest", "lasts until a turn is asked for", the_storekeeper_rests_until_it_is_asked},
 };

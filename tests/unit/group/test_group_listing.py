@@ -121,5 +121,6 @@ def test_a_user_is_known_by_its_connection(broker: shmbroker.Broker, connection:
             tokens = [group_state.new_token(session_of(user)) for user in (stays, goes)]
             assert [group_state.process_of(session_of(connection), token) for token in tokens] == [os.getpid()] * 2
         assert [group_state.process_of(session_of(connection), token) for token in tokens] == [os.getpid(), 0]
-        number, pid, rest = tokens[0].split("-")
-        assert group_state.process_of(session_of(connection), f"{number}-{int(pid) + 1}-{rest}") == 0
+        memory, number, pid, rest = tokens[0].split("-")
+        assert group_state.process_of(session_of(connection), f"{memory}-{number}-{int(pid) + 1}-{rest}") == 0
+        assert group_state.process_of(session_of(connection), f"{int(memory, 16) + 1:x}-{number}-{pid}-{rest}") == 0

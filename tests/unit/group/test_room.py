@@ -41,3 +41,12 @@ def test_a_full_broker_leaves_what_its_reserve_has_for_leases(broker_name: str, 
         free = scarce_bytes(connection)
         assert isinstance(free, int)
         assert scarce < free <= broker.statistics().memory_limit // 3
+
+
+def test_a_queue_that_may_be_in_the_store_has_a_bound(broker_name: str) -> None:
+    """To lease its messages is to bring them into the memory: a third of what is free there, also while it can grow."""
+    with shmbroker.Broker(broker_name, memory="64M") as broker, broker.connect() as connection:
+        connection.queue("q").put(b"x")
+        scarce = scarce_bytes(connection, stored=True)
+        assert scarce is not None
+        assert 10 * MIB < scarce < 22 * MIB

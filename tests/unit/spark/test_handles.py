@@ -74,9 +74,9 @@ def test_a_message_that_is_gone(queue: shmbroker.Queue) -> None:
     )
 
 
-def test_the_identity_of_a_broker() -> None:
+def test_the_identity_of_a_broker(connection: shmbroker.Connection) -> None:
     """Its name, a part of what the kernel calls its run, and when it was made: to the microsecond."""
-    assert HOME.identity == "b@12345678-1700000000.250000"
+    assert HOME.identity(connection.queue("q")) == "b@12345678-1700000000.250000"
 
 
 def test_the_home_of_a_broker(connection: shmbroker.Connection) -> None:

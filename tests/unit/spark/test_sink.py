@@ -259,7 +259,9 @@ def test_publishing_waits(queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatc
     assert rest == [[2], "q", None]
     assert others == [(5, [2], "q", 2.5), (8, [2], "q", 2.5)]
     limits = {"at_once": 1000, "bytes_at_once": 1 << 20}
-    assert [options for _, options in made] == [limits | {"per_target": numbered} for numbered in (False, True, False)]
+    assert [options for _, options in made] == [
+        limits | {"per_target": numbered, "durable": False} for numbered in (False, True, False)
+    ]
     monkeypatch.undo()
     for one in stages(connection_of(queue)):
         Stage(connection_of(queue), one.publication).drop(5)

@@ -71,7 +71,7 @@ def test_a_query_without_a_group(queue: shmbroker.Queue) -> None:
     assert (start["lease"], start["losses"], start["broker"]) == (
         NOT_NOTED,
         0,
-        BrokerIdentity.of(connection_of(queue)).identity,
+        BrokerIdentity.of(connection_of(queue)).identity(queue),
     )
     assert start["group"].startswith("spark-")
     assert len(start["group"]) == len("spark-") + 32
@@ -207,11 +207,11 @@ def test_leases_where_memory_is_scarce(
         group, "lease", lambda after, max_messages, max_bytes: seen.append((after, max_messages, max_bytes))
     )
     monkeypatch.setattr(module, "BYTES_A_MESSAGE", 130)
-    monkeypatch.setattr(module, "scarce_bytes", lambda _connection: 700)
+    monkeypatch.setattr(module, "scarce_bytes", lambda _connection, **_: 700)
     planner._leased(group, 4)  # noqa: SLF001
-    monkeypatch.setattr(module, "scarce_bytes", lambda _connection: 100)
+    monkeypatch.setattr(module, "scarce_bytes", lambda _connection, **_: 100)
     planner._leased(group, 4)  # noqa: SLF001
-    monkeypatch.setattr(module, "scarce_bytes", lambda _connection: None)
+    monkeypatch.setattr(module, "scarce_bytes", lambda _connection, **_: None)
     planner._leased(group, 4)  # noqa: SLF001
     given = (None if rows is None else int(rows), None if size is None else int(size))
     assert seen == [(4, *wanted), (4, 1, 100), (4, *given)]

@@ -121,7 +121,7 @@ def test_who_makes_a_marker_has_a_queue_of_its_own(
     """It goes with the connection that only makes the marker, also when the marker could not be made."""
     seen: list[Any] = []
 
-    def make(session: Session, _: str) -> shmbroker.Queue:
+    def make(session: Session, _: str, **_given: object) -> shmbroker.Queue:
         seen.append(open_queue(session, FOUNDING, passive=True).settings.exclusive)
         with pytest.raises(exceptions.ResourceLocked):
             connection.queue(FOUNDING, passive=True)
@@ -344,11 +344,11 @@ def test_markers_of_queues_that_are_gone(
     there, gone = connection.queue("there"), connection.queue("gone")
     kept = [
         marked("any", 0),
-        marked("there", core_of(there).incarnation),
+        marked("there", core_of(there).birth),
         queues.ensure(session_of(connection), "amq.stage.marker.none"),
     ]
     for number in range(3):
-        marked(f"gone{number}", core_of(gone).incarnation)
+        marked(f"gone{number}", core_of(gone).birth)
     gone.delete()
     connection.queue("plain").put(b"{}")
     assert forget_gone(connection) == 3
@@ -364,7 +364,7 @@ def test_markers_that_hold_are_not_taken(
 ) -> None:
     """Not for a moment: a look at them is enough. One that goes between two looks is passed over."""
     marked("any", 0)
-    marked("there", core_of(connection.queue("there")).incarnation)
+    marked("there", core_of(connection.queue("there")).birth)
     names_of_all = [*connection.queue_names(all=True), "amq.stage.marker.went"]
     monkeypatch.setattr(type(connection), "queue_names", lambda _connection, **_: names_of_all)
     monkeypatch.setattr(module, "taken", None)
@@ -397,7 +397,7 @@ def test_a_marker_that_somebody_holds_is_left_alone(
 ) -> None:
     """Also one whose queue was made in between; that one goes back."""
     gone = connection.queue("gone")
-    queue = marked("query", core_of(gone).incarnation)
+    queue = marked("query", core_of(gone).birth)
     gone.delete()
     with queue.get(timeout=0):
         monkeypatch.setattr(module, "decode", lambda _body: PublicationState(target=1))

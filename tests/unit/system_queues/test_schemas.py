@@ -31,7 +31,7 @@ def test_the_first_schema_stays(queue: shmbroker.Queue) -> None:
     assert schemas.register(queue, ONE) == ONE
     assert schemas.register(queue, OTHER) == schemas.registered(queue) == ONE
     (name,) = registers(connection_of(queue))
-    assert name == f"amq.schema.{core_of(queue).incarnation:x}"
+    assert name == f"amq.schema.{core_of(queue).birth:x}"
     register = Register(connection_of(queue).queue(name, passive=True))
     latest = register.latest()
     assert latest is not None
@@ -41,7 +41,7 @@ def test_the_first_schema_stays(queue: shmbroker.Queue) -> None:
 
 def test_a_register_that_was_only_made(queue: shmbroker.Queue) -> None:
     """The queue has no schema yet, and can be given one."""
-    queues.ensure(session_of(queue), f"{SCHEMA}{core_of(queue).incarnation:x}", ring_size=KEPT)
+    queues.ensure(session_of(queue), f"{SCHEMA}{core_of(queue).birth:x}", ring_size=KEPT)
     assert schemas.registered(queue) is None
     assert schemas.register(queue, ONE) == ONE
 
@@ -70,9 +70,7 @@ def test_schemas_of_queues_that_are_gone(connection: shmbroker.Connection) -> No
     gone.delete()
     assert len(registers(connection)) == 2
     schemas.register(second, OTHER)
-    assert sorted(registers(connection)) == sorted(
-        f"amq.schema.{core_of(one).incarnation:x}" for one in (first, second)
-    )
+    assert sorted(registers(connection)) == sorted(f"amq.schema.{core_of(one).birth:x}" for one in (first, second))
     assert (schemas.registered(first), schemas.registered(second)) == (ONE, OTHER)
     assert set(core_of(connection).queue_incarnations()) > {"first", "second", "amq.group.g"}
 
