@@ -19,7 +19,7 @@ from shmbroker.storage import leaves, rows
 from shmbroker.storage.reading import Reader
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable
+    from collections.abc import Iterable
 
     from shmbroker._storekeeper.following import Following
     from shmbroker.storage.database import Database
@@ -44,6 +44,7 @@ class Expiries:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._unread: deque[tuple[Following, int]] = deque()
+        self._noted: set[Following] = set()  # the queues of which there are times
         self._times: dict[_Group, int] = {}  # in nanoseconds of the monotonic clock; 0 = not known
         self._next: list[tuple[int, int, _Group]] = []  # a heap; an entry counts if its time is that in `_times`
         self._count = 0
@@ -63,11 +64,17 @@ class Expiries:
         at = time.monotonic_ns() + _RETRY_NS
         self._note(_Group(one, sequence // leaves.GROUP * leaves.GROUP), at)
 
-    def due(self, followed: Container[Following]) -> tuple[Following, list[int]] | None:
-        """The leaves of some successive sequence numbers with messages that have expired and are not in the memory.
+    def forget(self, one: Following) -> None:
+        """Forgets a queue that is gone."""
+        self._unread = deque(entry for entry in self._unread if entry[0] is not one)
+        if one in self._noted:
+            self._noted.remove(one)
+            self._times = {group: at for group, at in self._times.items() if group.following is not one}
+            self._next = [entry for entry in self._next if entry[2].following is not one]
+            heapq.heapify(self._next)
 
-        Args:
-            followed: the queues that are still there.
+    def due(self) -> tuple[Following, list[int]] | None:
+        """The leaves of some successive sequence numbers with messages that have expired and are not in the memory.
 
         Returns:
             The queue, and the first sequence number of each leaf; ``None``: none is known now.
@@ -79,13 +86,13 @@ class Expiries:
         if began < self._pause_until:
             return None
         found = None
-        self._read_some(followed)
+        self._read_some()
         while found is None and self._next and self._next[0][0] <= began:
             at, _, group = heapq.heappop(self._next)
             if self._times.get(group) != at:
                 continue
             del self._times[group]
-            if group.following in followed and (missing := _missing(group)):
+            if missing := _missing(group):
                 found = group.following, self._expired(group, missing)
         now = time.monotonic_ns()
         self._pause_until = now + _SHARE * (now - began)
@@ -95,12 +102,11 @@ class Expiries:
         if group in self._times and self._times[group] <= at:
             return
         self._times[group] = at
+        self._noted.add(group.following)
         self._count += 1
         heapq.heappush(self._next, (at, self._count, group))
 
-    def _read_some(self, followed: Container[Following]) -> None:
-        while self._unread and self._unread[0][0] not in followed:
-            self._unread.popleft()
+    def _read_some(self) -> None:
         if not self._unread:
             return
         one, sequence = self._unread.popleft()

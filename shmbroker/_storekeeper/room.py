@@ -178,9 +178,9 @@ class Room:
                 return evicted > 0
         return True
 
-    def load_expired(self, queues: Iterable[Following]) -> bool:
+    def load_expired(self) -> bool:
         """Loads leaves with messages that have expired: the housekeeper then ends these. Returns whether it did."""
-        found = self._expiries.due(set(queues))
+        found = self._expiries.due()
         if found is None:
             return False
         one, expired = found

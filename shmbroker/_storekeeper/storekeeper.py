@@ -285,7 +285,7 @@ class Storekeeper:
         if left > 0:
             return False
         kept = self._room.keep_limits(followed)
-        expired = self._room.load_expired(followed)
+        expired = self._room.load_expired()
         return self._room.load_ahead(followed) or kept or expired
 
     def settle(self) -> None:
@@ -355,7 +355,9 @@ class Storekeeper:
                 else:
                     queue.leave()
         for place in self._following.keys() - there:
-            self._following.pop(place).queue.leave()
+            gone = self._following.pop(place)
+            self._expiries.forget(gone)
+            gone.queue.leave()
 
     def _new_number(self, queue: CoreQueue) -> int:
         number = self._next_number

@@ -152,8 +152,6 @@ sb_status sb_store_restore(sb_queue *q, const sb_stored_row *row, uint32_t *done
   if (status != SB_OK) {
     return status;
   }
-  uint64_t large = q->large;
-  q->large = UINT64_MAX; /* each message has its position already; I133 of sb_spacing.h */
   while (status == SB_OK && sb_api_next_entry(row, &w)) {
     unsigned lane = sb_queue_has_lanes(q) ? sb_lanes_number(q->shm, w.entry.priority) : 0;
     if (lane != sb_position_lane(w.head.first)) {
@@ -167,7 +165,6 @@ sb_status sb_store_restore(sb_queue *q, const sb_stored_row *row, uint32_t *done
       if (status == SB_OK) *done = w.n;
     }
   }
-  q->large = large;
   sb_api_leave(q->c);
   return status == SB_OK && !w.head_ok ? SB_CORRUPT : status;
 }

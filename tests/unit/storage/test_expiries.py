@@ -225,10 +225,17 @@ def test_those_that_find_no_memory_come_later(lazy: Lazy, monkeypatch: pytest.Mo
 
 
 def test_a_queue_that_is_gone_is_not_looked_at(lazy: Lazy) -> None:
-    """What was known of it is dropped."""
-    queue = lazy.connection.queue("q", durable=True)
-    queue.put_many([BODY] * LEAF, ttl=SHORT, timeout=0)
-    queue.put(BODY, timeout=0)
-    assert leave(lazy, queue).leaves == 1
-    queue.delete()
-    lazy.work_until(lambda: not lazy.keeper._expiries._times)  # noqa: SLF001
+    """What was known of it, or was to be read, is dropped; another queue is not concerned."""
+    queues = [lazy.connection.queue(name, durable=True) for name in ("q", "other")]
+    for queue in queues:
+        queue.put_many([BODY] * LEAF, ttl=LONG, timeout=0)
+        queue.put(BODY, timeout=0)
+        assert leave(lazy, queue).leaves == 1
+    known = lazy.keeper._expiries  # noqa: SLF001
+    for one in lazy.keeper._following.values():  # noqa: SLF001
+        known.read(one)
+    queues[0].delete()
+    lazy.keeper.turn()
+    assert [group.following.queue.name for group in known._times] == ["other"]  # noqa: SLF001
+    assert [group.following.queue.name for *_, group in known._next] == ["other"]  # noqa: SLF001
+    assert [one.queue.name for one, _ in known._unread] == ["other"]  # noqa: SLF001
