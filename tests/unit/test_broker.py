@@ -492,7 +492,7 @@ def test_a_segment_of_a_broker_that_was_purged_is_not_left(
 ) -> None:
     """Who wants more memory and is late, or was stopped at it, makes no file that would be the next broker's."""
     steps = {
-        "at its beginning": (segments, "_random"),
+        "at its beginning": (segments, "random_number"),
         "while it is made": (segments, "_allocate"),
     }
     monkeypatch.setattr(segments, "_PATIENCE_SECONDS", 0.01)
