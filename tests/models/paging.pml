@@ -19,7 +19,8 @@
  *   taker sleeps for ever while a message is ready, in the memory or on the disk; a leaf does not leave while the store
  *   lacks something of it.
  *
- * quick: -DCELLS=1 -DTAKERS=2 -DOUTS=1 -DRETURNS=1
+ * quick: -DCELLS=1 -DTAKERS=2 -DOUTS=1 -DRETURNS=0
+ * full: -DCELLS=1 -DTAKERS=2 -DOUTS=1 -DRETURNS=1
  * quick: -DCELLS=2 -DTAKERS=1 -DOUTS=1 -DRETURNS=1 -DKILLS=2
  * full: -DCELLS=1 -DTAKERS=2 -DOUTS=1 -DRETURNS=2
  * full: -DCELLS=1 -DTAKERS=2 -DOUTS=2 -DRETURNS=0 -DKILLS=1

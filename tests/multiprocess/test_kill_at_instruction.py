@@ -12,7 +12,7 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
-SAMPLE = 89  # one place of 89 is tried, different ones for each operation
+SAMPLE = 179  # one place of 179 is tried, different ones for each operation
 NOT_PERMITTED = 77
 
 
