@@ -225,6 +225,7 @@ sb_status sb_gather_row(sb_queue *q, uint64_t *position, uint64_t end, sb_gather
     g->damaged += o == DAMAGED;
     if (o == TAKEN) t.members |= UINT64_C(1) << (*position - g->first);
     ++*position;
+    if (g->count == 0 && g->staged != 0) break; /* I122: the key of a row is that of its first position */
   }
   if (g->count > 0) write_head(&t, sb_lanes_sequence(b, q->slot, g->first));
   return SB_OK;

@@ -15,7 +15,8 @@
  *      position before `stored` the store has the row, unless the message ended, or is transient.
  *  I122 a STAGED cell is in no row: its commit is undecided, or not carried out. The storekeeper remembers such a
  *      position, and gathers it in a later turn. The next storekeeper finds it when it looks at everything
- *      (I120 of sb_changed.h).
+ *      (I120 of sb_changed.h). No row begins with such a
+ *      position, since the row that its message gets has this key.
  *
  * Ordering pairs: P2 of sb_ring.h: a cell names a message that is complete. I43 of sb_peek.h: the copy counts only after
  *  the second look.
@@ -52,7 +53,9 @@ typedef struct {
 } sb_gathering;
 
 /* Gathers a row from *position on, of one leaf at most, and advances *position. `end`: a position up to which all cells
- * are filled. SB_GATHER_TRANSIENT: passes leaves that have no such message, and sets `first`. SB_FULL: not even the first message fits the buffers. SB_CORRUPT: the ring is damaged. */
+ * are filled. SB_GATHER_TRANSIENT: passes leaves that have no such message, and sets `first`. A STAGED cell before the
+ * first message ends the row, which is none then. SB_FULL: not even the first message fits the buffers. SB_CORRUPT: the
+ * ring is damaged. */
 sb_status sb_gather_row(sb_queue *q, uint64_t *position, uint64_t end, sb_gathering *g);
 
 #endif

@@ -391,6 +391,24 @@ static void a_staged_message_is_named(void) {
   expect_is(head().first, 1, "its position");
   expect_is(row.staged, 0, "the staged ones");
 }
+static void stage(unsigned number) {
+  uint64_t word = word_at(q, number);
+  set_cell_word(q, number, sb_cell_owned(SB_CELL_STAGED, sb_cell_slot(word), 0, t.c->id, gen_at(q, number)));
+}
+static void no_row_begins_with_a_staged_message(void) {
+  begin(4);
+  stage(0);
+  stage(2);
+  gather(0, 4);
+  expect_is(row.count, 0, "the messages of no row");
+  expect_is(row.staged, 1, "the staged one before it");
+  expect_is(next, 1, "where the row ends");
+  gather(1, 4);
+  expect_is(row.count, 2, "the messages behind the staged one");
+  expect_is(head().first, 1, "the position of the first one");
+  expect_is(row.staged, 2, "the staged one between them");
+  expect_is(next, 4, "where that row ends");
+}
 static void times_are_those_of_the_wall_clock(void) {
   const uint64_t second = UINT64_C(1000000000);
   begin(1);
@@ -466,6 +484,7 @@ static const test_case CASES[] = {
     {"stored: waiting", "publishers wait for messages that survive", who_waits_for_the_store},
     {"stored: damaged messages", "are left out, and counted", damaged_messages_are_left_out},
     {"stored: staged messages", "are named, and gathered later", a_staged_message_is_named},
+    {"stored: staged, first", "no row has the key of a row that comes later", no_row_begins_with_a_staged_message},
     {"stored: times", "are those of the wall clock", times_are_those_of_the_wall_clock},
     {"stored: lanes", "have rows of their own", lanes_have_rows_of_their_own},
     {"stored: a message that ends during the copy", "is in no row", a_message_that_ends_during_the_copy},
